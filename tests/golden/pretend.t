@@ -61,7 +61,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
     blocks.*.up (Linear)          1.97 ms    2.9 % #...................  706 us, -, 1.26 ms
     blocks.*.down (Linear)        1.76 ms    2.6 % #...................  605 us, -, 1.16 ms
-    in 12 more                    8.37 ms   12.1 % ##..................
+    in 12 more                    8.39 ms   12.2 % ##..................
 
   Kernel times: 544 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
@@ -142,7 +142,7 @@ $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_m
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 13.0 ms; --step N tells all of this of one alone
     13.0 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.09 GiB
-    12.6 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
+    12.7 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
 
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 99.4 ms; --step N tells all of this of one alone

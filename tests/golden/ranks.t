@@ -7,14 +7,14 @@ rank1.pretend and 1 more: 2 ranks on h100-sxm
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   1.67 GiB    25.9 ms    19.6 ms  76 %    430 us   2 %   5.81 ms  22 %   98.8 us   0 %
-      1   2.66 GiB   1.82 GiB    25.9 ms    20.4 ms  79 %    534 us   2 %   4.77 ms  18 %    141 us   1 %
+      0   2.53 GiB   1.67 GiB    25.9 ms    19.6 ms  76 %    430 us   2 %   5.80 ms  22 %   98.8 us   0 %
+      1   2.66 GiB   1.82 GiB    25.9 ms    20.4 ms  79 %    534 us   2 %   4.78 ms  18 %    141 us   1 %
   Live, but beside what the allocator has reserved: 960 MiB of each rank (NCCL's buffers).
 
   Who waits for whom in that step, and what that one does meanwhile
-    rank 0 for 1         5.81 ms  4 times, most at permute: runs kernels 99 %
-    rank 1 for 0         4.77 ms  1 time, all at recv: runs kernels 99 %
-    Rank 1 is waited for longest, 5.81 ms by all together; its kernels take 20.4 ms, those of the others 19.6 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 233 us against none.
+    rank 0 for 1         5.80 ms  4 times, most at permute: runs kernels 99 %
+    rank 1 for 0         4.78 ms  1 time, all at recv: runs kernels 99 %
+    Rank 1 is waited for longest, 5.80 ms by all together; its kernels take 20.4 ms, those of the others 19.6 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 233 us against none.
 
   Remarks
     ranks 0, 1: 1 copy of 4 B in all is from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
@@ -35,10 +35,10 @@ rank0.pretend and 1 more: 2 ranks on h100-sxm
   What that changes: 25.9 ms -> 30.0 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.4 % -> 18.3 %.
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --json | tr -d ' \n' | grep -o '"ranks":.*' | grep -oE '"(rank|time_ps|waits_for_ranks_ps|peers)":[0-9]+' | head -n 8
 "rank":0
-"time_ps":25887646758
-"waits_for_ranks_ps":5806621344
+"time_ps":25886413094
+"waits_for_ranks_ps":5799320480
 "rank":1
-"time_ps":5806621344
+"time_ps":5799320480
 "waits_for_ranks_ps":0
 "peers":0
 "peers":0
@@ -76,8 +76,8 @@ $ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   1.67 GiB    25.9 ms    19.6 ms  76 %    430 us   2 %   5.81 ms  22 %   98.8 us   0 %
-      1   2.66 GiB   1.82 GiB    25.9 ms    20.4 ms  79 %    534 us   2 %   4.77 ms  18 %    141 us   1 %
+      0   2.53 GiB   1.67 GiB    25.9 ms    19.6 ms  76 %    430 us   2 %   5.80 ms  22 %   98.8 us   0 %
+      1   2.66 GiB   1.82 GiB    25.9 ms    20.4 ms  79 %    534 us   2 %   4.78 ms  18 %    141 us   1 %
 $ echelon run --trace traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm --engine native --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=2GiB | grep -o 'IT DOES NOT FIT'; echelon alloc traces/pipeline_pytorch.h100/rank0.pretend.gz -c 2GiB | grep -o '[^ ]*: out of memory at event.*memory;'
 IT DOES NOT FIT
 recorded: out of memory at event 63, 128 MiB for AddmmBackward0 of down (Linear), for want of memory;
@@ -101,12 +101,12 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
 
   What changed from as_is to slow
    rank                     step        kernels  communication          waits     host, idle                     live
-      0       25.9 ms -> 34.0 ms       +85.8 us              =       +8.04 ms              =     2.53 GiB -> 2.53 GiB
-      1       25.9 ms -> 34.0 ms       +8.11 ms              =       +21.4 us              =     2.66 GiB -> 2.66 GiB
+      0       25.9 ms -> 34.0 ms       +86.1 us              =       +8.04 ms              =     2.53 GiB -> 2.53 GiB
+      1       25.9 ms -> 34.0 ms       +8.11 ms              =       +21.5 us              =     2.66 GiB -> 2.66 GiB
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.3139472898782667
+"relative":1.3139814782560157
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8
