@@ -9,10 +9,10 @@
 #   GPU, to go on with; PYTHON (python3); REPEAT measured replays of each case (10); SHIPPED=1 leaves out programs that do not ship with the tree.
 #   Every stage has a time limit, is done once, and stops no other. Exit code: 0 if all went well, 77 without a GPU.
 # on a machine that is lent for minutes, bare and cut off from the network. Before, at home, in the tree:
-#   cmake --workflow --preset bundle && mkdir -p bundle gpu_aot && cp build/bundle/echelon-*.tar.xz bundle/     (20 MB; runs on glibc 2.36 or newer)
+#   cmake --workflow --preset bundle && mkdir -p bundle gpu_aot && cp build/bundle/echelon-*.tar.xz bundle/     (24 MB; runs on glibc 2.36 or newer)
 #   cp ../shared/traces/gpu_aot/*.h100.*.gz gpu_aot/        (1.6 MB: 22 more programs with and without offload; can be left out)
-#   Both folders go there beside the tracked files (19 MB). There, one command of ten minutes: tests/gpu/session.sh OUT. What must be had comes first: about
-#   1 minute of calibration, 1 to 2 of cases with goals, 1 to 2 of programs, then PyTorch's and JAX's captures, 2 to 3 minutes, of which importing and
+#   Both folders go there beside the tracked files (27 MB). There, one command of ten minutes: tests/gpu/session.sh OUT. What must be had comes first: on an H100
+#   25 s of calibration, 75 of cases with goals, 95 of 33 programs, then PyTorch's and JAX's captures, 1 to 2 minutes, of which importing and
 #   compiling are most. What was left, failed or was cut off is done by the same command again, with the same WORK on the same machine, or with
 #   EARLIER=OUT/session.tar.gz of the first call taken along to another one with the same GPU. Where the machine is lent for less than that takes once more:
 #   with a BUDGET of what is left of its time less half a minute, or the last archive may be cut off with it.
