@@ -541,11 +541,14 @@ static void append_unmeasured(GString *out, const EchReport *report, unsigned co
 static void append_host(GString *out, const EchReport *report, unsigned columns)
 {
     const EchRun *run = report->run;
+    if (run->host_launch == 0)
+        return;
     size_t n;
-    g_autofree EchShare *shares = run->host_launch > 0 ? ech_report_critical_path(report, &n) : NULL;
+    EchShare *shares = ech_report_critical_path(report, &n);
     EchTime late = 0;
-    for (size_t i = 0; shares && i < n; i++)
+    for (size_t i = 0; i < n; i++)
         late += strcmp(shares[i].name, ECH_BOUND_HOST) == 0 ? shares[i].time : 0;
+    ech_shares_free(shares, n);
     if (late < run->makespan / 10)
         return;
     g_autofree char *each = ech_format_time(run->host_launch), *operators = ech_format_time(run->host_operator);
