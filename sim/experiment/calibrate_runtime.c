@@ -155,8 +155,23 @@ bool ech_calibrate_graph(Bench *b, GError **error)
     return ok;
 }
 
-/* Host time of allocating @bytes and of giving them back to an idle GPU. */
-static bool time_malloc(Bench *b, EchBytes bytes, EchFigure *ret_take, EchFigure *ret_give, GError **error)
+/* Host times of calls. Whatever else a host does makes them longer, never shorter, and can do so for all repeats of one measurement, which may last but
+ * microseconds: of ROUNDS apart from each other the least counts. */
+typedef struct {
+    EchFigure take, give;
+} Calls;
+
+enum { ROUNDS = 3 };
+
+static void keep_least(EchFigure *kept, double *times, unsigned n)
+{
+    EchFigure figure = ech_bench_figure(times, n);
+    if (kept->n == 0 || figure.median < kept->median)
+        *kept = figure;
+}
+
+/* Allocating @bytes and giving them back to an idle GPU. */
+static bool time_malloc(Bench *b, EchBytes bytes, Calls *kept, GError **error)
 {
     double take[REPEATS], give[REPEATS];
     for (unsigned i = 0; i < REPEATS; i++) {
@@ -170,8 +185,8 @@ static bool time_malloc(Bench *b, EchBytes bytes, EchFigure *ret_take, EchFigure
             return false;
         give[i] = ech_bench_host_ns() - begin;
     }
-    *ret_take = ech_bench_figure(take, REPEATS);
-    *ret_give = ech_bench_figure(give, REPEATS);
+    keep_least(&kept->take, take, REPEATS);
+    keep_least(&kept->give, give, REPEATS);
     return true;
 }
 
@@ -199,7 +214,7 @@ static bool give_held(Bench *b, Held *held, bool mapped, GError **error)
 
 /* Host time of a call among such: on an H100 2 MiB taken and given back over and over, and nothing else, cost up to twice what they cost in a program that
  * allocates by cudaMalloc, and half of what they cost in one that maps. */
-static bool time_turnover(Bench *b, bool mapped, EchFigure *ret_take, EchFigure *ret_give, double *ret_pages, GError **error)
+static bool time_turnover(Bench *b, bool mapped, Calls *kept, double *ret_pages, GError **error)
 {
     enum { LIVE = 24, STEPS = 96, DOUBLINGS = 5 };
     Held held[LIVE] = {0};
@@ -228,8 +243,8 @@ static bool time_turnover(Bench *b, bool mapped, EchFigure *ret_take, EchFigure 
         ok = give_held(b, &held[i], mapped, ok ? error : NULL) && ok;
     if (!ok)
         return false;
-    *ret_take = ech_bench_figure(take, STEPS);
-    *ret_give = ech_bench_figure(give, STEPS);
+    keep_least(&kept->take, take, STEPS);
+    keep_least(&kept->give, give, STEPS);
     *ret_pages = ech_bench_figure(pages, STEPS).median;
     return true;
 }
@@ -247,7 +262,7 @@ static void take_pages_off(EchFigure *call, EchFigure page, double pages, EchFig
     call->median = MAX(call->median - page.median * (pages - 1), MIN(call->median, one.median));
 }
 
-static bool time_malloc_async(Bench *b, EchFigure *ret_take, EchFigure *ret_give, GError **error)
+static bool time_malloc_async(Bench *b, Calls *kept, GError **error)
 {
     double take[REPEATS], give[REPEATS];
     for (unsigned i = 0; i < REPEATS; i++) {
@@ -261,12 +276,12 @@ static bool time_malloc_async(Bench *b, EchFigure *ret_take, EchFigure *ret_give
             return false;
         give[i] = ech_bench_host_ns() - begin;
     }
-    *ret_take = ech_bench_figure(take, REPEATS);
-    *ret_give = ech_bench_figure(give, REPEATS);
+    keep_least(&kept->take, take, REPEATS);
+    keep_least(&kept->give, give, REPEATS);
     return true;
 }
 
-static bool time_pin(Bench *b, EchFigure *ret, GError **error)
+static bool time_pin(Bench *b, EchFigure *kept, GError **error)
 {
     double pin[REPEATS];
     for (unsigned i = 0; i < REPEATS; i++) {
@@ -278,7 +293,7 @@ static bool time_pin(Bench *b, EchFigure *ret, GError **error)
         if (!CU(b, host_release, "unpinning memory", error, host))
             return false;
     }
-    *ret = ech_bench_figure(pin, REPEATS);
+    keep_least(kept, pin, REPEATS);
     return true;
 }
 
@@ -286,28 +301,37 @@ bool ech_calibrate_allocations(Bench *b, GError **error)
 {
     EchCalibration *r = b->result;
     size_t available, total;
-    EchFigure take, give, one_take, one_give;
-    double usual;
-    if (!time_turnover(b, false, &r->malloc, &r->free, &usual, error) || !time_malloc(b, 4096, &r->malloc_small, &r->free_small, error) ||
-        (b->gpu.has_pools && !time_malloc_async(b, &r->malloc_async, &r->free_async, error)) || !time_pin(b, &r->pin, error) ||
-        !CU(b, memory_info, "asking for free memory", error, &available, &total))
+    if (!CU(b, memory_info, "asking for free memory", error, &available, &total))
         return false;
     /* What pages cost shows where there are many of them, but not many more than programs ask for at once: what is larger may be had otherwise. */
     EchBytes large = MIN((EchBytes)available / 4, (EchBytes)256 << 20) >> 21 << 21;
-    if (large < 8 << 20)
+    bool has_pages = large >= 8 << 20;
+    Calls usual = {0}, small = {0}, async = {0}, one = {0}, whole = {0};
+    double pages = 1;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        if (!time_turnover(b, false, &usual, &pages, error) || !time_malloc(b, 4096, &small, error) ||
+            (b->gpu.has_pools && !time_malloc_async(b, &async, error)) || !time_pin(b, &r->pin, error) ||
+            (has_pages && (!time_malloc(b, 2 << 20, &one, error) || !time_malloc(b, large, &whole, error))))
+            return false;
+    }
+    r->malloc = usual.take;
+    r->free = usual.give;
+    r->malloc_small = small.take;
+    r->free_small = small.give;
+    r->malloc_async = async.take;
+    r->free_async = async.give;
+    if (!has_pages)
         return true;
-    if (!time_malloc(b, 2 << 20, &one_take, &one_give, error) || !time_malloc(b, large, &take, &give, error))
-        return false;
-    r->malloc_page = growth(take, one_take, large);
-    r->free_page = growth(give, one_give, large);
-    take_pages_off(&r->malloc, r->malloc_page, usual, one_take);
-    take_pages_off(&r->free, r->free_page, usual, one_give);
+    r->malloc_page = growth(whole.take, one.take, large);
+    r->free_page = growth(whole.give, one.give, large);
+    take_pages_off(&r->malloc, r->malloc_page, pages, one.take);
+    take_pages_off(&r->free, r->free_page, pages, one.give);
     r->malloc_largest = large;
     return true;
 }
 
-/* Host time of mapping @n pieces of @piece bytes in one go, and of giving them back. */
-static bool time_mapping(Bench *b, EchBytes piece, size_t n, EchFigure *ret_take, EchFigure *ret_give, GError **error)
+/* Mapping @n pieces of @piece bytes in one go, and giving them back. */
+static bool time_mapping(Bench *b, EchBytes piece, size_t n, Calls *kept, GError **error)
 {
     double take[REPEATS], give[REPEATS];
     for (unsigned i = 0; i < REPEATS; i++) {
@@ -321,8 +345,8 @@ static bool time_mapping(Bench *b, EchBytes piece, size_t n, EchFigure *ret_take
             return false;
         give[i] = ech_bench_host_ns() - begin;
     }
-    *ret_take = ech_bench_figure(take, REPEATS);
-    *ret_give = ech_bench_figure(give, REPEATS);
+    keep_least(&kept->take, take, REPEATS);
+    keep_least(&kept->give, give, REPEATS);
     return true;
 }
 
@@ -333,27 +357,30 @@ bool ech_calibrate_mapping(Bench *b, GError **error)
     enum { PIECES = 8, PAGES = 128 };
     EchCalibration *r = b->result;
     size_t available, total;
-    EchFigure take, give, one_take, one_give;
-    double usual;
     if (b->gpu.page == 0)
         return true;
+    if (!CU(b, stream_synchronize, "waiting for the GPU", error, b->streams[0]) || !CU(b, memory_info, "asking for free memory", error, &available, &total))
+        return false;
     EchBytes piece = ech_round_up(2 << 20, b->gpu.page);
-    if (!CU(b, stream_synchronize, "waiting for the GPU", error, b->streams[0]) || !CU(b, memory_info, "asking for free memory", error, &available, &total) ||
-        !time_turnover(b, true, &r->map, &r->unmap, &usual, error) || !time_mapping(b, piece, 1, &one_take, &one_give, error))
-        return false;
     size_t pages = MIN((size_t)PAGES, available / 2 / piece);
-    if (pages < PIECES)
+    bool has_pages = pages >= PIECES;
+    Calls usual = {0}, one = {0}, several = {0}, whole = {0};
+    double usual_pages = 1;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        if (!time_turnover(b, true, &usual, &usual_pages, error) || !time_mapping(b, piece, 1, &one, error) ||
+            (has_pages && (!time_mapping(b, piece, PIECES, &several, error) || !time_mapping(b, piece * pages, 1, &whole, error))))
+            return false;
+    }
+    r->map = usual.take;
+    r->unmap = usual.give;
+    if (!has_pages)
         return true;
-    if (!time_mapping(b, piece, PIECES, &take, &give, error))
-        return false;
-    r->map_piece = growth(take, one_take, piece * PIECES);
-    r->unmap_piece = growth(give, one_give, piece * PIECES);
-    if (!time_mapping(b, piece * pages, 1, &take, &give, error))
-        return false;
-    r->map_page = growth(take, one_take, piece * pages);
-    r->unmap_page = growth(give, one_give, piece * pages);
-    take_pages_off(&r->map, r->map_page, usual, one_take);
-    take_pages_off(&r->unmap, r->unmap_page, usual, one_give);
+    r->map_piece = growth(several.take, one.take, piece * PIECES);
+    r->unmap_piece = growth(several.give, one.give, piece * PIECES);
+    r->map_page = growth(whole.take, one.take, piece * pages);
+    r->unmap_page = growth(whole.give, one.give, piece * pages);
+    take_pages_off(&r->map, r->map_page, usual_pages, one.take);
+    take_pages_off(&r->unmap, r->unmap_page, usual_pages, one.give);
     return true;
 }
 
