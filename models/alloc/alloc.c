@@ -353,6 +353,31 @@ void ech_allocator_stream_done(EchAllocator *self, uint32_t stream)
         self->class->stream_done(self, stream);
 }
 
+bool ech_allocator_orders_streams(const EchAllocator *self)
+{
+    return self->class->free_on != NULL;
+}
+
+bool ech_allocator_free_on(EchAllocator *self, uint32_t id, uint32_t stream, uint64_t stamp)
+{
+    const EchLive *live = self->class->free_on ? find_live(self, id) : NULL;
+    if (live && !is_direct(live))
+        self->class->free_on(self, id, live, stream, stamp);
+    return ech_allocator_release(self, id);
+}
+
+void ech_allocator_ordered(EchAllocator *self, uint32_t stream, uint64_t stamp)
+{
+    if (self->class->ordered)
+        self->class->ordered(self, stream, stamp);
+}
+
+void ech_allocator_passed(EchAllocator *self, uint64_t stamp)
+{
+    if (self->class->passed)
+        self->class->passed(self, stamp);
+}
+
 void ech_allocator_pool_done(EchAllocator *self, uint32_t stream)
 {
     if (self->class->pool_done)

@@ -87,6 +87,15 @@ bool ech_allocator_release(EchAllocator *allocator, uint32_t id);
 /** record_stream and "all events recorded so far on the stream complete"; ignored where the allocator has no streams. */
 void ech_allocator_record_stream(EchAllocator *allocator, uint32_t id, uint32_t stream);
 void ech_allocator_stream_done(EchAllocator *allocator, uint32_t stream);
+/** Whether memory is asked for and given back in the order of streams (cudaMallocAsync), for which the three below are; ignored elsewhere. Stamps grow from 1.
+ */
+bool ech_allocator_orders_streams(const EchAllocator *allocator);
+/** As ech_allocator_release(), by @stream, which may be another than the one that asked. */
+bool ech_allocator_free_on(EchAllocator *allocator, uint32_t id, uint32_t stream, uint64_t stamp);
+/** Other streams come, by an event, after what @stream has freed up to @stamp. */
+void ech_allocator_ordered(EchAllocator *allocator, uint32_t stream, uint64_t stamp);
+/** Whoever asks from now on finds all that was freed up to @stamp to be over on the device. */
+void ech_allocator_passed(EchAllocator *allocator, uint64_t stamp);
 void ech_allocator_stats(const EchAllocator *allocator, EchAllocStats *ret);
 /** The same without largest_free, which some allocators have to search for. */
 void ech_allocator_counters(const EchAllocator *allocator, EchAllocStats *ret);

@@ -43,6 +43,10 @@ typedef struct EchAllocClass {
     /** @stream uses live allocation @id, too: once released, it is free when that stream is done. */
     void (*record_stream)(EchAllocator *self, uint32_t id, const EchLive *live, uint32_t stream);
     void (*stream_done)(EchAllocator *self, uint32_t stream);
+    /** @live will be released next, by @stream as its @stamp-th act, which ordered and passed tell of. */
+    void (*free_on)(EchAllocator *self, uint32_t id, const EchLive *live, uint32_t stream, uint64_t stamp);
+    void (*ordered)(EchAllocator *self, uint32_t stream, uint64_t stamp);
+    void (*passed)(EchAllocator *self, uint64_t stamp);
     void (*pool_done)(EchAllocator *self, uint32_t stream);
     void (*set_expandable)(EchAllocator *self, bool on);
     EchBytes (*kept)(const EchAllocator *self, uint32_t stream, bool private_pool);

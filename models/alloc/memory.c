@@ -157,6 +157,21 @@ void ech_device_memory_give(EchDeviceMemory *memory, uint64_t address, EchBytes 
     ech_gaps_add(&memory->space, address, whole);
 }
 
+bool ech_device_memory_take_pages(EchDeviceMemory *memory, EchBytes bytes)
+{
+    if (!account(memory, bytes))
+        return false;
+    memory->taken += bytes;
+    return true;
+}
+
+void ech_device_memory_give_pages(EchDeviceMemory *memory, EchBytes bytes)
+{
+    memory->used -= bytes;
+    memory->given += bytes;
+    memory->gives++;
+}
+
 bool ech_device_memory_map(EchDeviceMemory *memory, EchBytes page, uint64_t n)
 {
     if (!account(memory, ech_bytes_mul(page, n)))

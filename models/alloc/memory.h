@@ -47,6 +47,10 @@ bool ech_device_memory_take_beside(EchDeviceMemory *memory, EchBytes bytes, uint
 void ech_device_memory_give_beside(EchDeviceMemory *memory, uint64_t address, EchBytes bytes);
 /** The range at @address, for start states; false where it is taken or too large. */
 bool ech_device_memory_take_at(EchDeviceMemory *memory, uint64_t address, EchBytes bytes);
+/** @bytes behind a reservation of addresses, which the driver itself takes for its pool; false where they do not fit. */
+bool ech_device_memory_take_pages(EchDeviceMemory *memory, EchBytes bytes);
+/** Gives so many of them back. */
+void ech_device_memory_give_pages(EchDeviceMemory *memory, EchBytes bytes);
 /** @n pieces of physical memory of @page bytes; all or none. */
 bool ech_device_memory_map(EchDeviceMemory *memory, EchBytes page, uint64_t n);
 /** Gives @n pieces of @page bytes back. */

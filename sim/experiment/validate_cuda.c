@@ -211,8 +211,9 @@ static char *model_of(const EchCudaOptions *options, const EchDevice *device, bo
     case ECH_CUDA_ALLOC_VMM: return g_strdup("platform:mapped=true");
     case ECH_CUDA_ALLOC_ASYNC: {
         const char *reuse = options->pool_reuse ? "true" : "false";
-        g_autofree char *model = g_strdup_printf("cuda_async:release_threshold=%" G_GUINT64_FORMAT ",reuse_opportunistic=%s,reuse_internal_dependencies=%s",
-                                                 options->release_threshold, reuse, reuse);
+        g_autofree char *model = g_strdup_printf("cuda_async:release_threshold=%" G_GUINT64_FORMAT
+                                                 ",reuse_event_dependencies=%s,reuse_opportunistic=%s,reuse_internal_dependencies=%s",
+                                                 options->release_threshold, reuse, reuse, reuse);
         /* The model's least step is 2 MiB. */
         return with_numbers(device, model, pool_numbers, ech_device_number(device, pool_numbers[0][0], 0) >= 2 << 20 ? 1 : 0);
     }

@@ -362,6 +362,8 @@ static void end_op(EchMachine *m, uint32_t queue)
         ech_machine_run_free(m, id, q->ordinal);
     else
         ech_machine_end_uses(m, id, q->ordinal);
+    if (m->freed_before)
+        m->freed_before[id] = m->frees;
     if (m->op_waiters[id] != NOWHERE)
         wake_list(m, &m->op_waiters[id]);
     if (id == m->barrier)
@@ -413,6 +415,30 @@ static bool needs_met(EchMachine *m, uint32_t queue, uint32_t op)
         return false;
     }
     return true;
+}
+
+/* Allocators that go by queues: what of other queues the op at the head comes after, and what was over when the host, which is ahead of the GPU as far as it
+ * can be, asked for it. */
+static void tell_order(EchMachine *m, const Queue *q, uint32_t op)
+{
+    EchOpKind kind = (EchOpKind)m->ops[op].kind;
+    uint64_t instance, passed = 0;
+    if (kind == ECH_OP_KERNEL || kind == ECH_OP_COPY) {
+        m->freed_by[m->launches++ % ECH_AHEAD] = m->frees;
+    } else if (kind == ECH_OP_ALLOC && m->launches >= ECH_AHEAD) {
+        passed = m->freed_by[m->launches % ECH_AHEAD];
+    }
+    for (uint32_t i = 0; i < m->n_memories; i++) {
+        if (!m->allocators[i] || !ech_allocator_orders_streams(m->allocators[i]))
+            continue;
+        if (passed > 0)
+            ech_allocator_passed(m->allocators[i], passed);
+        for (uint32_t n = m->first_need[op]; n < m->first_need[op + 1]; n++) {
+            const Need *need = &m->needs[n];
+            if (need->other_queue && instance_needed(m, q, need, op, &instance))
+                ech_allocator_ordered(m->allocators[i], ech_machine_stream(m, queue_of(m, need->op), ECH_NONE), m->freed_before[need->op]);
+        }
+    }
 }
 
 static void count_waits(EchMachine *m, Queue *q, uint32_t op)
@@ -639,6 +665,8 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
         if (!needs_met(m, queue, op))
             return false;
         count_waits(m, q, op);
+        if (m->freed_before)
+            tell_order(m, q, op);
         q->handoff = handoff_of(m, q, op);
         q->host_gap = host_gap(m, op);
         EchTime gap = MAX(MAX(m->prices->gaps ? m->prices->gaps[op] : 0, q->host_gap), q->handoff);

@@ -837,6 +837,12 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
         m->queues[q].pressed = g_new0(double, prices->n_resources + 1);
     m->n_sums = ECH_N_WAITS + (size_t)m->n_queues * ECH_SUMS_PER_QUEUE + (size_t)m->n_memories * ECH_SUMS_PER_MEMORY + device->n_links * ECH_SUMS_PER_LINK;
     m->sums = g_new0(int64_t, m->n_sums);
+    for (uint32_t i = 0; i < m->n_memories && !m->freed_before; i++) {
+        if (!m->allocators[i] || !ech_allocator_orders_streams(m->allocators[i]))
+            continue;
+        m->freed_before = g_new0(uint64_t, m->n_ops + 1);
+        m->freed_by = g_new0(uint64_t, ECH_AHEAD);
+    }
     m->n_amounts = prices->n_resources + device->n_units;
     m->amounts = g_new0(double, m->n_amounts + 1);
     return g_steal_pointer(&m);
@@ -886,6 +892,8 @@ void ech_machine_free(EchMachine *m)
     g_free(m->op_waiters);
     g_free(m->links);
     g_free(m->next_id);
+    g_free(m->freed_before);
+    g_free(m->freed_by);
     g_clear_pointer(&m->held, g_hash_table_unref);
     g_free(m->limits);
     g_free(m->whole);

@@ -230,12 +230,19 @@ void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId 
     m->out.failure.n_holders = n;
 }
 
-static EchAllocRequest request_of(const EchMachine *m, const EchBuffer *buffer, uint32_t id)
+/* Whose stream asks for a buffer, or gives it back, by op @op: the buffer's own, or where it has none and the allocator goes by queues the op's. */
+static uint32_t stream_of(const EchMachine *m, const EchBuffer *buffer, EchId op)
+{
+    bool by_op = m->freed_before && buffer->queue == ECH_NONE && op != ECH_NONE && ech_allocator_orders_streams(m->allocators[buffer->memory]);
+    return ech_machine_stream(m, by_op ? queue_of(m, op) : buffer->queue, buffer->pool);
+}
+
+static EchAllocRequest request_of(const EchMachine *m, const EchBuffer *buffer, uint32_t id, EchId op)
 {
     bool pool = buffer->pool != ECH_NONE;
     return (EchAllocRequest){.id = id,
                              .bytes = buffer->bytes,
-                             .stream = ech_machine_stream(m, buffer->queue, buffer->pool),
+                             .stream = stream_of(m, buffer, op),
                              .upper_end = buffer->upper_end,
                              .private_pool = pool,
                              .captured = ech_buffer_is_captured(m->trace, buffer),
@@ -262,7 +269,7 @@ EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchI
         return ECH_FIT_FULL;
     } else if (m->allocators[memory] && !buffer->managed) {
         id = m->next_id[memory];
-        EchAllocRequest request = request_of(m, buffer, id);
+        EchAllocRequest request = request_of(m, buffer, id, op);
         EchFit fit = ech_allocator_alloc(m->allocators[memory], &request, &place);
         if (fit != ECH_FIT_OK)
             return fit;
@@ -296,9 +303,11 @@ EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchI
     return ECH_FIT_OK;
 }
 
-static void release(EchMachine *m, uint32_t life, uint64_t ordinal)
+/* By op @op, which freed it or was the last that used it. */
+static void release(EchMachine *m, uint32_t life, uint64_t ordinal, uint32_t op)
 {
-    uint32_t memory = m->buffers[m->lives[life].buffer].memory;
+    const EchBuffer *buffer = &m->buffers[m->lives[life].buffer];
+    uint32_t memory = buffer->memory;
     EchMemoryState *state = &m->memories[memory];
     Life *of = &m->lives[life];
     uint32_t before = NOWHERE, at = of->first;
@@ -311,9 +320,10 @@ static void release(EchMachine *m, uint32_t life, uint64_t ordinal)
     if (at == of->last)
         of->last = before;
     if (instance->allocated) {
+        m->frees++;
         if (instance->alloc_id != NOWHERE)
-            ech_allocator_release(m->allocators[memory], instance->alloc_id);
-        ech_machine_take_pages_back(m, &m->buffers[m->lives[life].buffer], instance);
+            ech_allocator_free_on(m->allocators[memory], instance->alloc_id, stream_of(m, buffer, op), m->frees);
+        ech_machine_take_pages_back(m, buffer, instance);
         state->live -= MIN(state->live, instance->bytes);
         state->frees++;
         if (instance->placed != NOWHERE) {
@@ -339,7 +349,7 @@ void ech_machine_end_uses(EchMachine *m, uint32_t op, uint64_t ordinal)
         instance->ended++;
         if (instance->freed && instance->ended >= instance->users) {
             m->pending_frees[m->buffers[m->lives[use->life].buffer].memory]--;
-            release(m, use->life, of);
+            release(m, use->life, of, op);
         }
     }
 }
@@ -359,7 +369,7 @@ void ech_machine_run_free(EchMachine *m, uint32_t op, uint64_t ordinal)
         return;
     instance->users = before.uses - instance->used_before;
     if (instance->ended >= instance->users) {
-        release(m, l, of);
+        release(m, l, of, op);
         return;
     }
     instance->freed = true;
@@ -418,7 +428,7 @@ static void ask_before(EchMachine *m, EchId id)
     EchAllocator *allocator = m->allocators[buffer->memory];
     if (!allocator || buffer->alias_of != ECH_NONE || buffer->offset != ECH_OFFSET_NONE)
         return;
-    EchAllocRequest request = request_of(m, buffer, id);
+    EchAllocRequest request = request_of(m, buffer, id, ECH_NONE);
     EchPlacement place = {.reservation = -1};
     EchFit fit = ech_allocator_alloc(allocator, &request, &place);
     if (fit == ECH_FIT_OK) {

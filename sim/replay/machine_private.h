@@ -12,6 +12,10 @@
 #define NOWHERE UINT32_MAX
 enum { MAX_DEPTH = 32 };
 
+/* How many launches a host is ahead of the GPU, at most: so many a queue of the driver's takes before it makes the host wait (a thousand, H100, driver 13.0:
+ * validation/cuda_engine.md). */
+enum { ECH_AHEAD = 1024 };
+
 /* What a cursor meets. */
 typedef enum { ENTRY_OP, ENTRY_LOOP_START, ENTRY_LOOP_FINISH, ENTRY_BEGIN, ENTRY_END } EntryKind;
 typedef struct {
@@ -199,6 +203,10 @@ struct EchMachine {
     EchMemoryState *memories;
     EchAllocator **allocators; /* Per trace memory, or NULL. */
     uint32_t *next_id;
+    uint64_t *freed_before;  /* Where an allocator goes by queues: per op, how often memory had been given back when it ended last; else NULL. */
+    uint64_t *freed_by;      /* The same when each of the last ECH_AHEAD launches began, in a ring. */
+    uint64_t frees;          /* How often memory has been given back. */
+    uint64_t launches;       /* Kernels and copies begun. */
     uint32_t begun;          /* the memory whose allocator began in a recorded state, or NOWHERE */
     GHashTable *held;        /* resident buffers + 1 that allocators hold before the run -> EchPlacement, or NULL */
     EchBytes *limits;        /* Per trace memory; UINT64_MAX unlimited. */

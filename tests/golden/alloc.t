@@ -136,7 +136,7 @@ allocator                        failed  peak live  reserved    frag     waste  
 pytorch, as recorded                  1    120 MiB   120 MiB   0.0 %       0 B    64 MiB         3   220 MiB
 pytorch:max_split_size_mb:32          0    156 MiB   156 MiB   0.0 %       0 B   100 MiB         6   156 MiB
 pytorch:expandable_segments:True      0    156 MiB   160 MiB   2.5 %       0 B   104 MiB         1   160 MiB
-pytorch:backend:cudaMallocAsync       0    156 MiB   168 MiB   7.1 %       0 B   100 MiB         3   156 MiB
+pytorch:backend:cudaMallocAsync       0    156 MiB   160 MiB   2.5 %       0 B   100 MiB         3   156 MiB
 
 pytorch, as recorded: from the recorded start state; 6 of 6 allocations at their recorded addresses
 
@@ -166,7 +166,7 @@ no allocator needs less than 130 MiB; the recorded one held 150 MiB
 allocator                        failed  peak live  reserved    frag     waste   largest  segments  smallest
 pytorch, as recorded                  1    100 MiB   150 MiB  33.3 %       0 B    80 MiB         3   210 MiB
 pytorch:expandable_segments:True      1    100 MiB   160 MiB  37.5 %       0 B    80 MiB         3   220 MiB
-pytorch:backend:cudaMallocAsync       0    130 MiB   160 MiB  18.8 %       0 B   110 MiB         3   130 MiB
+pytorch:backend:cudaMallocAsync       0    130 MiB   160 MiB  18.8 %       0 B   110 MiB         4   130 MiB
 
 pytorch, as recorded: from the recorded start state; 3 of 3 allocations at their recorded addresses
 
@@ -240,7 +240,7 @@ allocator                        failed  peak live  reserved    frag
 pytorch, as recorded                  1    120 MiB   120 MiB   0.0 %
 pytorch:max_split_size_mb:32          0    156 MiB   156 MiB   0.0 %
 pytorch:expandable_segments:True      0    156 MiB   160 MiB   2.5 %
-pytorch:backend:cudaMallocAsync       0    156 MiB   168 MiB   7.1 %
+pytorch:backend:cudaMallocAsync       0    156 MiB   160 MiB   2.5 %
 
 pytorch, as recorded: from the recorded start state; 6 of 6 allocations
 at their recorded addresses

@@ -222,7 +222,7 @@ no allocator needs less than 105 MiB; the recorded one held 105 MiB
 
 allocator            failed  peak live  reserved    frag     waste   largest  segments
 tensorflow                0    113 MiB  76.9 GiB   whole  12.1 MiB  76.9 GiB         1
-cuda_async                0    105 MiB   162 MiB  35.2 %    26 KiB  33.5 MiB         5
+cuda_async                0    105 MiB   160 MiB  34.4 %    26 KiB  17.5 MiB         5
 
 cuda_async: placement is a model: the driver's policy and growth step are not documented; reuse, release and the remapping of fragmented memory follow what NVIDIA says, and users report more fragmentation
 $ echelon alloc traces/keras_cnn.h100/cnn.bfc.events.gz -a tensorflow -c 84406108160 --placements $T/p.csv > $T/said && cut -d, -f2,7 --output-delimiter=' ' $T/p.csv | tail -n +2 > $T/ours && zcat traces/keras_cnn.h100/cnn.bfc.addresses.gz | cmp - $T/ours && wc -l < $T/ours; rm $T/p.csv $T/ours $T/said

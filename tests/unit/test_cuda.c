@@ -974,40 +974,53 @@ START_TEST(only_calls_that_the_gpu_waits_for_are_predicted)
 }
 END_TEST
 
-/* The pool is predicted as it is set up: what one queue has freed, and the pool keeps, another may have or not. */
+/* The pool is predicted as it is set up, and as it is: what one queue has freed, and the pool keeps, another has where it comes after the free, and not where
+ * it comes after the use alone. */
 START_TEST(a_pool_is_predicted_as_it_is_set_up)
 {
     enum { BYTES = 64 << 20 };
+    static const struct {
+        const char *spec;
+        EchId after; /* Kernel or FREE of the other queue */
+        bool owned;  /* Buffers say whose they are */
+        unsigned buffers;
+    } ways[] = {
+        {"repeats=1,release_threshold=1TiB", 2, true, 1},  {"repeats=1,release_threshold=1TiB,pool_reuse=false", 2, true, 2},
+        {"repeats=1,release_threshold=1TiB", 1, true, 2},  {"repeats=1,release_threshold=1TiB", 2, false, 1},
+        {"repeats=1,release_threshold=1TiB", 1, false, 2},
+    };
     fake = ech_test_fake_cuda("1073741824");
-    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
-    EchBuffer buffer = ech_buffer_init();
-    buffer.memory = ech_trace_builder_memory(b, "hbm");
-    buffer.bytes = BYTES;
-    for (unsigned q = 0; q < 2; q++) {
-        EchId queue = buffer.queue = ech_trace_builder_queue(b, q ? "two" : "one", ECH_QUEUE_COMPUTE, 0), data = ech_trace_builder_buffer(b, buffer);
-        give_or_take(b, ECH_OP_ALLOC, queue, data);
-        if (q == 1)
-            ech_trace_builder_dep(b, 2, 0); /* That the other queue has freed its own */
-        EchOp op = ech_op_init(ECH_OP_KERNEL);
-        op.queue = queue;
-        ech_trace_builder_op(b, op);
-        ech_trace_builder_use(b, data, ECH_WRITE, BYTES, ECH_PATTERN_STREAM, ECH_KNOWN);
-        give_or_take(b, ECH_OP_FREE, queue, data);
-    }
-    g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, NULL);
     g_autofree char *folder = g_dir_make_tmp("echelon-pool-XXXXXX", NULL), *path = g_build_filename(folder, "pool.ech", NULL);
-    g_autoptr(GError) error = NULL;
-    ck_assert_ok(ech_trace_file_write(trace, path, &error), error);
-    static const char *const specs[] = {"repeats=1,release_threshold=1TiB", "repeats=1,release_threshold=1TiB,pool_reuse=false"};
-    for (unsigned i = 0; i < G_N_ELEMENTS(specs); i++) {
+    for (unsigned i = 0; i < G_N_ELEMENTS(ways); i++) {
+        g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("test");
+        EchBuffer buffer = ech_buffer_init();
+        buffer.memory = ech_trace_builder_memory(b, "hbm");
+        buffer.bytes = BYTES;
+        for (unsigned q = 0; q < 2; q++) {
+            EchId queue = ech_trace_builder_queue(b, q ? "two" : "one", ECH_QUEUE_COMPUTE, 0);
+            buffer.queue = ways[i].owned ? queue : ECH_NONE;
+            EchId data = ech_trace_builder_buffer(b, buffer);
+            give_or_take(b, ECH_OP_ALLOC, queue, data);
+            if (q == 1)
+                ech_trace_builder_dep(b, ways[i].after, 0);
+            EchOp op = ech_op_init(ECH_OP_KERNEL);
+            op.queue = queue;
+            ech_trace_builder_op(b, op);
+            ech_trace_builder_use(b, data, ECH_WRITE, BYTES, ECH_PATTERN_STREAM, ECH_KNOWN);
+            give_or_take(b, ECH_OP_FREE, queue, data);
+        }
+        g_autoptr(EchTrace) trace = ech_trace_builder_finish(b, NULL);
+        g_autoptr(GError) error = NULL;
+        ck_assert_ok(ech_trace_file_write(trace, path, &error), error);
         const EchExperimentOverrides overrides = {.trace = path, .device = "h100-sxm", .engine = "native"};
         g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
         ck_assert_ok(experiment != NULL, error);
-        g_autoptr(EchCudaValidation) v = ech_validate_cuda(experiment, specs[i], 0, "cuda_async", &error);
+        g_autoptr(EchCudaValidation) v = ech_validate_cuda(experiment, ways[i].spec, 0, "cuda_async", &error);
         ck_assert_ok(v != NULL, error);
-        ck_assert_uint_eq(v->memory_predicted, (i + 1) * (EchBytes)BYTES);
+        ck_assert_msg(v->memory_predicted == (EchBytes)ways[i].buffers * BYTES, "%u: %" G_GUINT64_FORMAT, i, v->memory_predicted);
+        ck_assert_uint_eq(v->memory_measured, v->memory_predicted);
         g_autoptr(GError) refused = NULL;
-        ck_assert_ptr_null(ech_validate_cuda(experiment, specs[i], 0, "cuda_async:release_threshold=1TiB", &refused));
+        ck_assert_ptr_null(ech_validate_cuda(experiment, ways[i].spec, 0, "cuda_async:release_threshold=1TiB", &refused));
         ck_assert_ptr_nonnull(strstr(refused->message, "expected no parameters"));
     }
 }

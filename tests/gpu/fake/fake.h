@@ -57,7 +57,7 @@ typedef struct Mark {
     int done;
     long captured;                /* In the graph of that number: nobody can wait for it outside; 0: in none */
     struct EchCuStreamOpaque *of; /* Where it was captured, behind so many others */
-    long behind;
+    long behind, frees;           /* frees: of the pool so far */
 } Mark;
 
 typedef struct Task {
@@ -209,6 +209,10 @@ void fake_stray(const Block *but);
 void fake_note_written(const void *pointer, size_t bytes, int noise);
 /** A queue has come to where it gives back what the pool lent. */
 void fake_release_pooled(const void *pointer);
+/** How often something was freed to the pool. */
+long fake_pool_frees(void);
+/** What @stream (NULL: whoever) had freed by the @frees-th free is for every queue now: the host has waited for it, or a queue will. */
+void fake_order_pool(const struct EchCuStreamOpaque *stream, long frees, int waited);
 /** Somebody has waited for the GPU: the pool gives back what it does not keep. */
 void fake_trim_pool(void);
 

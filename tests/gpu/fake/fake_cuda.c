@@ -269,6 +269,7 @@ EXPORT EchCuResult cuCtxSynchronize(void)
     if (fake.capturing)
         return CAPTURE_UNSUPPORTED;
     fake_run_all();
+    fake_order_pool(NULL, fake_pool_frees(), 1);
     fake_trim_pool();
     return fake_comes_to_fault() ? LAUNCH_FAILED : 0;
 }

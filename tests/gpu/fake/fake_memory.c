@@ -7,6 +7,17 @@
 
 static Block *blocks;
 static size_t pool_used, pool_high, pool_reserved, pool_kept; /* Of the pool: handed out, held, and what a wait leaves it of that */
+
+/* What the pool has to give, in the order in which it got it. */
+typedef struct {
+    const struct EchCuStreamOpaque *stream; /* For this one alone, which freed it; NULL: for every one */
+    long at;                                /* The so manieth free */
+    size_t bytes;
+} Spare;
+static Spare *spares;
+static size_t n_spares;
+static long pool_frees;
+static int pool_deaf; /* To events: cudaMemPoolReuseFollowEventDependencies is off */
 static char pool;
 
 /* What is taken of the card. A machine rounds up to pages of 2 MiB; allocations up to 1 MiB lie in pages of their own, the fullest that has room. */
@@ -188,8 +199,6 @@ static EchCuResult give(const void *pointer, int host)
 
 void fake_release_pooled(const void *pointer)
 {
-    Block *block = fake_block_at(pointer, 1);
-    pool_used -= block && block->pooled ? block->bytes : 0;
     give(pointer, 0);
 }
 
@@ -288,44 +297,81 @@ EXPORT EchCuResult cuMemFreeHost(void *pointer)
     return fails ? LAUNCH_FAILED : 0;
 }
 
-/* A call that began at @begin takes from the card what the pool lacks. */
-static void grow_pool(double begin)
+static void add_spare(const struct EchCuStreamOpaque *stream, size_t bytes)
 {
-    size_t grain = fake_real() ? POOL_GROWTH : 1, lacking = pool_used > pool_reserved ? up(pool_used - pool_reserved, grain) : 0;
-    pool_reserved += lacking;
-    pool_high = pool_reserved > pool_high ? pool_reserved : pool_high;
-    if (fake_real() && lacking > 0)
-        dawdle(begin, lacking);
+    if ((n_spares & (n_spares - 1)) == 0)
+        spares = realloc(spares, (n_spares ? 2 * n_spares : 1) * sizeof *spares);
+    if (!spares)
+        abort();
+    spares[n_spares++] = (Spare){stream, stream ? ++pool_frees : 0, bytes};
+}
+
+/* Takes @bytes of what @stream may have; what is lacking then. */
+static size_t take_spares(const struct EchCuStreamOpaque *stream, size_t bytes)
+{
+    size_t kept = 0;
+    for (size_t i = 0; i < n_spares; i++) {
+        Spare *spare = &spares[i];
+        size_t part = spare->stream && spare->stream != stream ? 0 : spare->bytes < bytes ? spare->bytes : bytes;
+        bytes -= part;
+        spare->bytes -= part;
+        if (spare->bytes > 0)
+            spares[kept++] = *spare;
+    }
+    n_spares = kept;
+    return bytes;
+}
+
+long fake_pool_frees(void)
+{
+    return pool_frees;
+}
+
+/* As an H100's does (driver 13.0): what a queue has freed another may have where it comes after it by an event, or once the host has waited for that. That it
+ * is merely over by then was not seen to be enough. */
+void fake_order_pool(const struct EchCuStreamOpaque *stream, long frees, int waited)
+{
+    if (!waited && pool_deaf)
+        return;
+    for (size_t i = 0; i < n_spares; i++) {
+        if (spares[i].stream && (!stream || spares[i].stream == stream) && spares[i].at <= frees)
+            spares[i].stream = NULL;
+    }
 }
 
 /* Whoever waits for the GPU has the pool give back what it does not keep. */
 void fake_trim_pool(void)
 {
-    size_t least = up(pool_used, fake_real() ? POOL_GROWTH : 1), kept = pool_kept > least ? pool_kept : least;
-    pool_reserved = pool_reserved > kept ? kept : pool_reserved;
+    size_t spare = 0;
+    for (size_t i = 0; i < n_spares; i++)
+        spare += spares[i].stream ? 0 : spares[i].bytes;
+    size_t least = up(pool_reserved - spare, fake_real() ? POOL_GROWTH : 1), kept = pool_kept > least ? pool_kept : least;
+    if (pool_reserved <= kept)
+        return;
+    take_spares(NULL, pool_reserved - kept);
+    pool_reserved = kept;
 }
 
 EXPORT EchCuResult cuMemAllocAsync(EchCuPointer *ret, size_t bytes, EchCuStream stream)
 {
     fake_know_stream(stream, __func__);
-    /* What this queue has freed before is there for it at once. */
-    for (Task *task = stream ? stream->first : NULL; task; task = task->next) {
-        Block *freed = task->kind == RELEASE ? fake_block_at(task->pointer, 1) : NULL;
-        if (freed && freed->pooled) {
-            pool_used -= freed->bytes;
-            freed->pooled = 0;
-        }
-    }
     ENTER_CONTEXT();
     double begin = fake_wall_ns();
     EchCuResult result = take_device(ret, bytes);
     if (!fake_real())
         dawdle(begin, bytes);
-    if (result == 0)
-        fake_block_at((void *)(uintptr_t)*ret, bytes)->pooled = 1;
-    pool_used += result == 0 ? bytes : 0;
-    grow_pool(begin);
-    return result;
+    if (result != 0)
+        return result;
+    fake_block_at((void *)(uintptr_t)*ret, bytes)->pooled = 1;
+    size_t lacking = take_spares(stream, bytes), grown = up(lacking, fake_real() ? POOL_GROWTH : 1);
+    if (grown > lacking)
+        add_spare(NULL, grown - lacking);
+    pool_used += bytes;
+    pool_reserved += grown;
+    pool_high = pool_reserved > pool_high ? pool_reserved : pool_high;
+    if (fake_real() && grown > 0)
+        dawdle(begin, grown);
+    return 0;
 }
 
 EXPORT EchCuResult cuMemFreeAsync(EchCuPointer pointer, EchCuStream stream)
@@ -338,6 +384,8 @@ EXPORT EchCuResult cuMemFreeAsync(EchCuPointer pointer, EchCuStream stream)
     if (!stream || !block || !block->pooled || block->returned)
         fake_misused(__func__, "no memory that cuMemAllocAsync gave, or given back already");
     block->returned = 1;
+    pool_used -= block->bytes;
+    add_spare(stream, block->bytes);
     fake_issue(stream, (Task){.kind = RELEASE, .pointer = data});
     return fails ? LAUNCH_FAILED : 0;
 }
@@ -378,6 +426,8 @@ EXPORT EchCuResult cuMemPoolSetAttribute(EchCuPool which, int attribute, void *v
     }
     if (attribute == ECH_CU_POOL_RELEASE_THRESHOLD)
         pool_kept = wanted;
+    if (attribute == ECH_CU_POOL_REUSE_AFTER_EVENTS)
+        pool_deaf = wanted == 0;
     return 0;
 }
 

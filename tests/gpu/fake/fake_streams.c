@@ -134,6 +134,7 @@ EXPORT EchCuResult cuStreamDestroy_v2(EchCuStream stream)
     if (!stream)
         fake_misused(__func__, "no queue");
     fake_run_all();
+    fake_order_pool(stream, fake_pool_frees(), 1);
     forget(stream);
     fake.held--;
     return fails ? LAUNCH_FAILED : 0;
@@ -146,6 +147,7 @@ EXPORT EchCuResult cuStreamSynchronize(EchCuStream stream)
     if (!stream || fake.capturing)
         return INVALID_HANDLE;
     fake_run_until(stream, NULL);
+    fake_order_pool(stream, fake_pool_frees(), 1);
     fake_trim_pool();
     return fake_comes_to_fault() ? LAUNCH_FAILED : 0;
 }
@@ -165,6 +167,7 @@ EXPORT EchCuResult cuStreamWaitEvent(EchCuStream stream, EchCuEvent event, unsig
     stream->capturing |= fake.capturing;
     if (fake.capturing && event->mark->of->captured == event->mark->behind)
         event->mark->of->loose = 0;
+    fake_order_pool(event->mark->of, event->mark->frees, 0);
     return fake_issue(stream, (Task){.kind = WAIT, .mark = event->mark});
 }
 
@@ -356,6 +359,7 @@ EXPORT EchCuResult cuEventRecord(EchCuEvent event, EchCuStream stream)
     stream->behind = stream->behind == BEHIND_WAITING ? BEHIND_THAT_EVENT : BEHIND_EVENT;
     event->mark->of = stream;
     event->mark->behind = stream->captured;
+    event->mark->frees = fake_pool_frees();
     return result;
 }
 
@@ -368,6 +372,7 @@ EXPORT EchCuResult cuEventSynchronize(EchCuEvent event)
     if (event->mark->captured)
         return CAPTURED_EVENT;
     fake_run_until(NULL, event->mark);
+    fake_order_pool(event->mark->of, event->mark->frees, 1);
     fake_trim_pool();
     return fake_comes_to_fault() ? LAUNCH_FAILED : event->mark->done ? 0 : INVALID_HANDLE;
 }
