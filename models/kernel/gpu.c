@@ -29,9 +29,11 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 #define HALF_INTENSITY 4.5
 /* Best share of the lanes' rate that libraries reach (ampere_sgemm on an A100, NeuSight artifact). */
 #define FMA_SHARE 0.97
-/* Elements an SM takes or gives a clock where operands are not aligned and every element is an access of its own ("align1"): from one recorded H100 product,
- * 96 x [3137, 3137] x [3137, 64]. */
-#define UNALIGNED_ELEMENTS 4.4
+/* Elements an SM takes from memory a clock where operands are not aligned and every element is an access of its own ("align1"), by way of registers to shared
+ * memory; of a tile only what lies inside the operand. From one recorded H100 product, 96 x [3137, 3137] x [3137, 64] (half of its tile of 128 columns is
+ * outside). Held out: GPT-2's vocabularies of 50257 and BERT's of 30522 (two an access) on an H100 (traces/gpu_h100-sxm/models). And what it gives. */
+#define UNALIGNED_LOADS 3.3
+#define UNALIGNED_STORES 4.4
 /* Of a plain product's rate what a convolution reaches whose positions have fewer channels than a step, so that places are computed anew in each: one recorded
  * on an H100, patches of 14 x 14 x 3; another, of 16 x 16 x 3, comes out 12 per cent too fast with it. */
 #define IMPLICIT_SHARE 0.75
@@ -84,10 +86,21 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
 #define JOIN_TRIPS 3.0
 #define JOIN_COLUMNS_TRIPS 10.0
 #define JOIN_PART 0.43
+/* Elements of a row that lie together are taken four at once, and where blocks are fewer than multiprocessors nothing else is under way: a trip for four at the
+ * latency of a pointer chase, where the class has a loaded one for two. Llama's norms of 32 rows of 2048 on an H100 (5.7 us, traces/gpu_h100-sxm/models; 17.2
+ * before). Held out: sums of 64 rows of 50257 there. */
+#define ALONE (2 * LOADED)
 #define LIST_STEP 4.0
 /* Trips an element of a thread that keeps a mean and divides for each (PyTorch's batch_norm_collect_statistics_channels_last_kernel: four loads at once, then
  * one division behind another): the first of ResNet-50 on an H100 (traces/gpu_h100-sxm/models, 724 us). Held out: its 52 others. */
 #define WALK_TRIPS 0.9
+/* The same of sums for a gradient, batch_norm_backward_reduce_channels_last_kernel: eight loads at once for four elements, a step after the other. The first of
+ * ResNet-50's there, 376 us. Held out: its 52 others. */
+#define SUM_STEP 4.0
+#define SUM_STEP_TRIPS 1.6
+/* Trips of a block of batch norms beside its elements: sums by shared memory, parts left, counted and read (Normalization.cuh). 49 blocks for each 32 of 2048
+ * channels there, 64 us and, of statistics, 89. */
+#define STATISTICS_TRIPS 8.0
 /* Clocks between the requests of an SM for sectors of L2 where every element of a warp lies in one of its own: transposing copies of 1 and 3 M elements of a
  * step on an H100 (traces/gpu_h100-sxm). Held out: copies of 8192 by 8192 transposed there, in bf16 and f32, 515 and 549 us, which this has at 515. */
 #define SECTOR_CLOCKS 2.0
@@ -304,6 +317,8 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     if (class->loop && kernel->name.trips == 0)
         trips = MAX(trips, elements / (working * threads) / MAX(kernel->name.vector, 1) *
                                (kernel->name.kind == ECH_GPU_GATHER || kernel->name.kind == ECH_GPU_CONCAT ? 2 : 0.5));
+    if (kernel->name.joins && kernel->name.vector == 1 && working < chip->sms)
+        trips = MAX(class->trips, trips / ALONE);
     if (kernel->name.kind == ECH_GPU_OPTIMIZER && kernel->name.lists > 0) {
         /* A thread takes LIST_STEP elements of each list, and no more before it has stored them (MultiTensorApply.cuh: kILP). Blocks are few: 320 at most. */
         trips = MAX(class->trips, elements / (blocks * threads) / LIST_STEP);
@@ -312,13 +327,14 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     if (kernel->name.chain > 0)
         trips = MAX(ceil(elements / (working * threads)) * kernel->name.chain / 10, 1);
     double waves = MAX(working / places, 1), used = MIN(working, chip->sms);
-    if (kernel->name.walks) { /* whole waves, as all blocks take as long */
+    if (kernel->name.walks || (kernel->name.kind == ECH_GPU_NORM && kernel->name.chain > 0)) { /* whole waves, as all blocks take as long */
+        double each = elements / (blocks * threads);
         waves = ceil(waves);
-        trips = elements / (blocks * threads) * WALK_TRIPS;
+        trips = STATISTICS_TRIPS + (!kernel->name.walks ? trips : kernel->name.backward ? ceil(each / SUM_STEP) * SUM_STEP_TRIPS : each * WALK_TRIPS);
     }
     double extra = launch->scattered ? SECTOR_BYTES / bytes_each - 1 : 0; /* a sector for every element, through L2 */
     double parts[3] = {
-        (waves * trips + (kernel->name.generated ? (waves - 1) * TURN_TRIPS : 0)) * chip->trip,
+        (waves * trips + (kernel->name.generated && kernel->name.chain == 0 ? (waves - 1) * TURN_TRIPS : 0)) * chip->trip,
         elements * instructions / (used * chip->lanes * chip->clock),
         ech_gpu_memory_seconds(chip, (double)kernel->read + read_again(chip, kernel, kernel->name.generated ? 1 : class->passes, places),
                                (double)kernel->written, working),
@@ -331,7 +347,9 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
         parts[2] += elements * SECTOR_BYTES / (double)chip->l2->read;
     if (launch->sectors > 0 && chip->l2 && chip->l2->read > 0) /* each goes through L2 for the one element in it that is wanted then */
         parts[2] = MAX(parts[2], elements * launch->sectors / (double)chip->l2->read);
-    double p = CLAMP(1 + log2(resident), 1, 4);
+    /* A block of 32 warps that sums over rows waits for none but at its end. */
+    double p =
+        CLAMP(1 + log2(kernel->name.sums_rows && kernel->name.kind == ECH_GPU_NORM && !kernel->name.walks ? MAX(resident, threads / 512.0) : resident), 1, 4);
     *ret = (EchGpuCost){.latency = ech_gpu_time(parts[0]),
                         .compute = ech_gpu_time(parts[1]),
                         .memory = ech_gpu_time(parts[2]),
@@ -341,6 +359,29 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
                                  : parts[1] >= parts[0]                       ? ECH_GPU_BY_ISSUE
                                                                               : ECH_GPU_BY_LATENCY};
     finish(ret, chip, overlap(parts, 3, p) + join_seconds(chip, kernel));
+}
+
+/* Blocks over lists of tensors are few and long, each a chunk: what is left of them when the chip has been full is as long again, with most of it idle.
+ * (PyTorch launches 320; of its fused optimizers' 61 registers 264 are there at once on an H100.) */
+static void price_lists(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+{
+    const EchGpuLaunch *launch = &kernel->launch;
+    double blocks = (double)ech_gpu_blocks(launch), places = chip->sms * resident_blocks(chip, ech_gpu_threads(launch), launch->registers, launch->shared);
+    double full = blocks > places ? floor(blocks / places) * places / blocks : 1;
+    price_stream(chip, kernel, ret);
+    if (full >= 1 || launch->grid[1] > 1 || launch->grid[2] > 1)
+        return;
+    EchGpuCost first, rest;
+    for (int part = 0; part < 2; part++) {
+        double share = part ? 1 - full : full;
+        EchGpuKernel some = *kernel;
+        some.launch.grid[0] = (uint32_t)MAX(round(blocks * share), 1);
+        some.launch.elements = to_count((double)launch->elements * share);
+        some.read = to_count((double)kernel->read * share);
+        some.written = to_count((double)kernel->written * share);
+        price_stream(chip, &some, part ? &rest : &first);
+    }
+    ret->time = MAX(ret->time, ech_time_add(first.time, rest.time) - ech_gpu_time(chip->start));
 }
 
 static void price_sort_pass(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
@@ -429,15 +470,18 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     double main = tile->m * tile->n * deep / (tile_rate(chip, tile, dtype) * (l->taps > 1 && (double)l->k / (double)l->taps < tile->k ? IMPLICIT_SHARE : 1)),
            tail = 0;
     main = MAX(main, fetched);
+    bool hidden = false; /* A step's accesses last longer than a trip to memory, one behind another. */
     if (tile->alignment > 0 && tile->alignment < 4 && tile->arithmetic != ECH_GPU_FMA) {
-        double rate = UNALIGNED_ELEMENTS * tile->alignment * chip->clock;
-        main = MAX(main, (tile->m + tile->n) * deep / rate);
-        tail = tile->m * tile->n / rate;
+        double width = tile->alignment * chip->clock, high = MIN(tile->m, swap ? n : m), wide = MIN(tile->n, swap ? m : n);
+        double step = (high + wide) * tile->k / (UNALIGNED_LOADS * width);
+        main = MAX(main, step / tile->k * deep);
+        hidden = step > chip->trip;
+        tail = high * wide / (UNALIGNED_STORES * width);
     }
     double places = chip->sms * tile->resident, waves = ceil(count / places), each = ceil(count / chip->sms);
     /* A block of fewer than four warps feeds fewer than four tensor cores. */
     double alone = tile->threads > 0 && tile->threads < 128 ? 128 / tile->threads : 1;
-    double steps = MAX(ceil(deep / tile->k) / MAX(tile->stages, 1), 1), life = (TILE_TRIPS + steps) * chip->trip;
+    double steps = MAX(ceil(deep / tile->k) / MAX(tile->stages, 1), 1), life = (TILE_TRIPS + (hidden ? 0 : steps)) * chip->trip;
     double rated = each * (main + tail), lived = persistent ? 0 : waves * (main * alone + tail + life) - life;
     double result = MIN(bytes, batch * m * n * bytes / MAX(batch * (m * k + k * n + m * n), 1));
     double memory = ech_gpu_memory_seconds(chip, bytes - result, result, 0);
@@ -731,6 +775,10 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
  * 64 and of 128 take on an A100 (CUTLASS's pull request 992). */
 #define EFFICIENT_GRADIENT_SPEED 0.29
 #define EFFICIENT_WIDE_GRADIENT_SPEED 0.375
+/* Forward, as PyTorch builds it alone, with dropout and a bias in it (AttentionKernel<..., kSupportsDropout, kSupportsBias>), where xformers has one of each
+ * kind, which reaches all of that speed: f16, causal, 2048 rows of heads of 64 on an H100 (traces/gpu_h100-sxm/operators.json.gz, 333 us). Held out: f32 there,
+ * 1024 rows without a mask. */
+#define EFFICIENT_GENERAL_SPEED 0.45
 #define FLEX_GRADIENT_OPERATIONS 14 /* a score and element of a head */
 
 /* cuDNN's for sm_90 are launched as many blocks as there are multiprocessors, which deal the rows of all heads out among them; so are those of which no grid is
@@ -833,6 +881,7 @@ static double score_seconds(const EchGpuChip *chip, const EchGpuKernel *kernel, 
         slots = backward ? GRADIENT_SLOTS + GRADIENT_SHARED * head : SOFTMAX_SLOTS;
         speed = name->flexible                ? backward ? FLEX_GRADIENT_SPEED : FLEX_SPEED
                 : name->efficient && backward ? name->key_rows >= 128 ? EFFICIENT_WIDE_GRADIENT_SPEED : EFFICIENT_GRADIENT_SPEED
+                : name->general               ? EFFICIENT_GENERAL_SPEED
                                               : 1;
     }
     return (each / rate + slots / (chip->lanes * chip->sms * chip->clock)) / speed;
@@ -923,6 +972,8 @@ bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, E
         known = kernel->read > 0 || kernel->written > 0;
         if (known && kernel->name.sorts)
             price_sort_pass(&chip, kernel, &cost);
+        else if (known && kernel->name.kind == ECH_GPU_OPTIMIZER && kernel->name.lists > 0)
+            price_lists(&chip, kernel, &cost);
         else if (known)
             price_stream(&chip, kernel, &cost);
         break;

@@ -72,8 +72,16 @@ typedef enum {
 } EchGpuRoutine;
 
 /** Sums that threads make by themselves, of no tile: a result each (PyTorch's convolutions of one filter a channel), all threads of a block one weight's (their
- * gradient), a row of weights of eight bits each. */
-typedef enum { ECH_GPU_DIRECT_NONE, ECH_GPU_DIRECT_RESULTS, ECH_GPU_DIRECT_WEIGHTS, ECH_GPU_DIRECT_ROWS } EchGpuDirect;
+ * gradient), a row of weights of eight bits each, several channels' that lie together (cuDNN's convolutions of one filter a channel, and their gradient of
+ * filters). */
+typedef enum {
+    ECH_GPU_DIRECT_NONE,
+    ECH_GPU_DIRECT_RESULTS,
+    ECH_GPU_DIRECT_WEIGHTS,
+    ECH_GPU_DIRECT_ROWS,
+    ECH_GPU_DIRECT_CHANNELS,
+    ECH_GPU_DIRECT_FILTERS
+} EchGpuDirect;
 
 /** What a kernel's name says; 0 where it does not. */
 typedef struct {
@@ -104,6 +112,7 @@ typedef struct {
     bool library;                             /**< Attention: cuDNN's. */
     uint8_t direct;                           /**< Element-wise: EchGpuDirect. */
     bool efficient;                           /**< Attention: PyTorch's memory-efficient, CUTLASS's example 41. */
+    bool general;                             /**< The same, forward: built for dropout and a bias, whether there are any. */
     bool flexible;                            /**< Attention: FlexAttention's in Triton, by blocks of a mask. */
     bool paged;                               /**< Attention: keys and values lie in pages shorter than a tile and are gathered row by row. */
     bool splits;                              /**< Attention of one query a sequence: the grid's third dimension splits keys as far as that fills the chip. */

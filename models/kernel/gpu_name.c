@@ -60,6 +60,10 @@ static const struct {
     {"kint8vectorquant", ECH_GPU_NORM},
     {"gemm_4bit_simt", ECH_GPU_VECTOR},
     {"gemm_4bit_inference", ECH_GPU_VECTOR},
+    {"wgrad2d_c1_k1_nhwc_reduce", ECH_GPU_SPLIT_REDUCE},
+    {"_c1_k1_nhwc", ECH_GPU_UNKNOWN},                 /* cuDNN's convolutions of one filter a channel: sums of threads */
+    {"execute_split_k_kernel", ECH_GPU_SPLIT_REDUCE}, /* cuDNN's: what adds up the parts of a gradient of filters */
+    {"reduce_wgrad_nchw_helper", ECH_GPU_SPLIT_REDUCE},
     {"splitkreduce", ECH_GPU_SPLIT_REDUCE},
     {"split_k_reduce", ECH_GPU_SPLIT_REDUCE},
     {"splitk_reduce", ECH_GPU_SPLIT_REDUCE},
@@ -395,6 +399,21 @@ static bool read_four_bits(const char *text, EchGpuName *ret)
     return true;
 }
 
+/* cuDNN's of images of few channels, "fprop_image_first_layer_..._k64c4r7s7_stride2x2_tile16x64x64_": a block makes rows and columns of a picture, of all 64
+ * filters, and goes position by position over four channels. */
+static void read_first_layer(const char *text, EchGpuName *ret)
+{
+    const char *at = ret->kind == ECH_GPU_PRODUCT && ret->stages == 0 ? strstr(text, "fprop_image_first_layer") : NULL, *filters = at ? strstr(at, "_k") : NULL;
+    while (filters && !g_ascii_isdigit(filters[2]))
+        filters = strstr(filters + 2, "_k");
+    const char *channels = filters ? strchr(filters, 'c') : NULL;
+    if (!channels || number_after(filters + 2) == 0 || number_after(filters + 2) > 1024 || ret->tile_m == 0 || ret->tile_m * ret->tile_n > 4096)
+        return;
+    ret->tile_m = (uint16_t)(ret->tile_m * ret->tile_n);
+    ret->tile_n = (uint16_t)number_after(filters + 2);
+    ret->tile_k = (uint16_t)CLAMP(number_after(channels + 1), 1, 64);
+}
+
 static void read_product(const char *text, EchGpuName *ret)
 {
     if (g_str_has_prefix(text, "cijk_")) {
@@ -406,6 +425,7 @@ static void read_product(const char *text, EchGpuName *ret)
     ret->widens = strstr(text, "machete") != NULL;
     ret->striped = ret->widens || strstr(text, "streamkscheduler") ? 2 : 0; /* Machete's, too: it stands too far behind in their names */
     read_tile(text, ret);
+    read_first_layer(text, ret);
     bool tensor = strstr(text, "tensorop") || strstr(text, "s884") || strstr(text, "s1688") || strstr(text, "s16816") || strstr(text, "s161616") ||
                   strstr(text, "i8816") || strstr(text, "i16832") || strstr(text, "h884") || strstr(text, "h1688") || strstr(text, "hmma") ||
                   strstr(text, "imma") || strstr(text, "d884") || strstr(text, "_tf32f32") || strstr(text, "tf32") || strstr(text, "bf16") ||
@@ -415,7 +435,7 @@ static void read_product(const char *text, EchGpuName *ret)
                               strstr(text, "implicit_convolve_sgemm")));
     if (strstr(text, "sm90_") || strstr(text, "sm90<") || strstr(text, "gmma") || strstr(text, "nvjet") || strstr(text, "sm100_") ||
         strstr(text, "cutlass3x_sm"))
-        ret->arithmetic = ECH_GPU_WGMMA;
+        ret->arithmetic = strstr(text, "fprop_image_first_layer") ? ECH_GPU_MMA : ECH_GPU_WGMMA;
     else
         ret->arithmetic = lanes ? ECH_GPU_FMA : ECH_GPU_MMA;
     /* s1688 on 16-bit operands names them. */
@@ -424,7 +444,7 @@ static void read_product(const char *text, EchGpuName *ret)
     while (align && !g_ascii_isdigit(align[5])) /* "aligna4": of one operand */
         align = align[5] && g_ascii_isdigit(align[6]) && (align[5] == 'a' || align[5] == 'c') ? NULL : strstr(align + 5, "align");
     if (align)
-        ret->alignment = (uint8_t)(align[5] - '0');
+        ret->alignment = (uint8_t)MIN(number_after(align + 5), 16u);
 }
 
 /* "elementwise_kernel<128, 4, ...": threads and elements a thread. */
@@ -454,6 +474,15 @@ static void read_elementwise(const char *text, EchGpuName *ret)
         const char *past = array ? strchr(array, '>') : NULL;
         if (ret->kind == ECH_GPU_ELEMENTWISE && past && (strncmp(past, ">, false>", 9) == 0 || strncmp(past, ">, true>", 8) == 0))
             ret->block_elements = (uint16_t)(128 * MAX(MIN(first, 16u), 8u));
+    }
+    /* "abs_kernel_vectorized2_kernel": elements of 16 bytes together, 8 a thread. */
+    const char *jiterated = arguments || array || strstr(text, "fillfunctor") ? NULL : strstr(text, "_kernel_vectorized");
+    unsigned together = jiterated ? number_after(jiterated + strlen("_kernel_vectorized")) : 0;
+    if (together == 1 || together == 2 || together == 4) {
+        ret->element_bytes = (uint8_t)(16 / together);
+        ret->vector = (uint8_t)together;
+        ret->block_elements = 1024;
+        ret->arrays = 2;
     }
     if (array)
         ret->arrays = (uint8_t)MIN(number_after(array + 13), 32u);
@@ -594,6 +623,8 @@ static void read_attention(const char *text, EchGpuName *ret)
     ret->flexible = strstr(text, "flex_attention") != NULL;
     ret->splits = strstr(text, "kernel_stage1") != NULL;
     ret->efficient = strstr(text, "fmha_cutlass") != NULL;
+    const char *kernel = ret->efficient ? strstr(text, "::attentionkernel<") : NULL, *last = kernel ? closing(kernel + strlen("::attentionkernel")) : NULL;
+    ret->general = last && last - kernel > 12 && strncmp(last - 12, ", true, true", 12) == 0;
     read_mainloop(text, ret);
     const char *traits = strstr(text, "kernel_traits<"), *end = traits ? closing(traits + 13) : NULL;
     if (!end)
@@ -813,14 +844,32 @@ static bool is_of_triton(const char *text)
     return strpbrk(text, "<>():, ") == NULL && !g_str_has_prefix(text, "miopen") && !g_str_has_prefix(text, "cudnn");
 }
 
+/* cuDNN's batch norms of planes: a block of 512 threads has a channel. "bn_fw_tr_1C11_kernel_NCHW<__half, float, int, 128, ...", "bn_bw_1C11_kernel_new<" go
+ * through it twice, "..._singleread" keep it. Tenths of a trip an element and thread: 64 channels of 64 x 56 x 56 in f16 on an H100 (133 and 296 us), 128 of
+ * 28 x 28, of planes that a warp has ("32", 50 us; kept 12.5), and gradients of 256 of 14 x 14, kept (11 us). Held out: what else ResNet-50 has there
+ * (traces/gpu_h100-sxm/models), and the operators' f32. */
+static void read_plane_norm(const char *text, EchGpuName *ret)
+{
+    bool forward = strstr(text, "bn_fw_tr_1c11") != NULL;
+    if (strstr(text, "norm") || ret->sums_rows || (!forward && !strstr(text, "bn_bw_1c11")))
+        return;
+    ret->generated = strstr(text, "singleread") != NULL;
+    if (ret->generated)
+        ret->chain = forward ? 1 : 5;
+    else
+        ret->chain = forward ? 7 : strstr(text, ", 32,") ? 10 : 15;
+}
+
 static void read_norm(const char *text, EchGpuName *ret)
 {
     static const char *const divides[] = {"collect_statistics", "rowwisemoments", NULL};
     static const char *const sums[] = {"gammabeta", "collect_statistics", "rowwisemoments", "batch_norm_backward_reduce", "internalgradients", NULL};
     ret->sums_rows = says_one_of(text, sums);
-    ret->walks = strstr(text, "collect_statistics_channels_last") != NULL;
+    ret->walks = strstr(text, "collect_statistics_channels_last") || strstr(text, "batch_norm_backward_reduce_channels_last");
+    read_plane_norm(text, ret);
     /* As reductions, but that a mean and variance that go on are divided anew at every element (WelfordOps), as in a norm itself. */
-    ret->instructions = ret->walks || (ret->sums_rows && !says_one_of(text, divides)) || (strstr(text, "_quant") && !strstr(text, "norm")) ? 24 : 0;
+    ret->instructions =
+        ret->walks || ret->chain > 0 || (ret->sums_rows && !says_one_of(text, divides)) || (strstr(text, "_quant") && !strstr(text, "norm")) ? 24 : 0;
     /* Batch norms' own elements, scaled and moved: of ResNet-50's rows of 784 MiB on an H100 (368 us). */
     if (strstr(text, "transform_input_channels_last") || strstr(text, "backward_elemt_channels_last"))
         ret->instructions = 52;
@@ -829,11 +878,35 @@ static void read_norm(const char *text, EchGpuName *ret)
     const char *squares = strstr(text, "vectorized_layer_norm_kernel<"), *ends = squares ? strchr(squares, '>') : NULL;
     if (ends && ends - squares > 6 && strncmp(ends - 6, ", true", 6) == 0)
         ret->instructions = 24;
-    if (strstr(text, "internalgradients")) /* of group norms: a block's threads read what they add up at once, and add up by shared memory */
+    if (!ret->walks && strstr(text, "internalgradients")) /* of group norms: a block's threads read what they add up at once, and add up by shared memory */
         ret->generated = true;
     if (!ret->backward && (is_of_triton(text) || strstr(text, "triton_norm"))) { /* a block keeps its row; gradients go through several rows, summing up */
         ret->generated = true;
         ret->instructions = 24;
+    }
+}
+
+/* Machine instructions of a division of 32 bits by what is only known then, with its rest and that one's place (three of them conversions and a reciprocal),
+ * and tenths of a trip to memory that a chain of them takes: PyTorch's decoding over a cache of 1024 places on an H100 (traces/gpu_h100-sxm/models, 103 us).
+ * And what is beside them of an element. */
+#define DIVISION_INSTRUCTIONS 20
+#define DIVISION_TENTHS 2
+#define PLACE_INSTRUCTIONS 10
+
+/* PyTorch's of pieces that do not lie together, "CatArrayBatchedCopy<OpaqueType<2u>, unsigned int, 4, ": every element's place in the piece and in the whole by
+ * divisions by all dimensions but the first, and the next one's only when it is stored (Shape.cu). */
+static void read_concatenation(const char *text, EchGpuName *ret)
+{
+    const char *at = strstr(text, "catarraybatchedcopy<"), *type = at ? strstr(at, "unsigned int, ") : NULL;
+    unsigned divisions = type ? number_after(type + strlen("unsigned int, ")) : 0;
+    if (strstr(text, "_vectorized")) { /* places are computed for an access of 16 bytes */
+        ret->instructions = (uint16_t)MAX(45 / MAX(16 / ret->element_bytes, 1), 4);
+        ret->vector = (uint8_t)MAX(16 / ret->element_bytes, 1);
+    } else if (divisions > 1 && divisions <= 8) {
+        ret->instructions = PLACE_INSTRUCTIONS + 2 * (divisions - 1) * DIVISION_INSTRUCTIONS;
+        ret->chain = (uint8_t)(10 + (divisions - 1) * DIVISION_TENTHS);
+    } else if (strstr(text, "_contig")) { /* no offsets to compute: trips overlap */
+        ret->vector = 2;
     }
 }
 
@@ -844,6 +917,8 @@ static void read_direct(const char *text, EchGpuName *ret)
         ret->direct = says_one_of(text, weights) ? ECH_GPU_DIRECT_WEIGHTS : ECH_GPU_DIRECT_RESULTS;
     else if (strstr(text, "weight_int8pack_mm_kernel"))
         ret->direct = ECH_GPU_DIRECT_ROWS;
+    else if (strstr(text, "_c1_k1_nhwc"))
+        ret->direct = strstr(text, "wgrad") ? ECH_GPU_DIRECT_FILTERS : ECH_GPU_DIRECT_CHANNELS;
     if (ret->direct)
         ret->kind = ECH_GPU_ELEMENTWISE;
 }
@@ -877,11 +952,7 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
         break;
     case ECH_GPU_REDUCE: read_reduction(text, ret); break;
     case ECH_GPU_RELAYOUT: read_relayout(text, ret); break;
-    case ECH_GPU_CONCAT:                 /* no offsets to compute: trips overlap */
-        if (strstr(text, "_vectorized")) /* places are computed for an access of 16 bytes */
-            ret->instructions = (uint16_t)MAX(45 / MAX(16 / ret->element_bytes, 1), 4);
-        ret->vector = (uint8_t)(strstr(text, "_vectorized") ? MAX(16 / ret->element_bytes, 1) : strstr(text, "_contig") ? 2 : 1);
-        break;
+    case ECH_GPU_CONCAT: read_concatenation(text, ret); break;
     case ECH_GPU_OPTIMIZER: read_lists(text, ret); break;
     case ECH_GPU_NORM: read_norm(text, ret); break;
     case ECH_GPU_GATHER:

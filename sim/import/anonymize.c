@@ -79,6 +79,16 @@ static bool is_public(GHashTable *words, const char *text, size_t n)
 
 /* ---- Kernels of GPUs: their names said again ---- */
 
+/* cuDNN's batch norm of planes, by how long a thread waits for an element. */
+static const char *say_plane_norm(const EchGpuName *name)
+{
+    return name->chain == 1    ? "bn_fw_tr_1c11_singleread"
+           : name->chain == 5  ? "bn_bw_1c11_singleread"
+           : name->chain == 7  ? "bn_fw_tr_1c11"
+           : name->chain == 10 ? "bn_bw_1c11<x, 32,"
+                               : "bn_bw_1c11";
+}
+
 /* The one word that makes a class, and what of the word decides more than the class. */
 static const char *word_of_class(const EchGpuName *name)
 {
@@ -97,6 +107,7 @@ static const char *word_of_class(const EchGpuName *name)
     case ECH_GPU_SOFTMAX_WARP: return "softmax_warp";
     case ECH_GPU_NORM:
         return name->walks                ? "batch_norm collect_statistics_channels_last"
+               : name->chain > 0          ? say_plane_norm(name)
                : name->instructions == 52 ? "batch_norm transform_input_channels_last"
                : name->sums_rows          ? (name->generated          ? "internalgradients"
                                              : name->instructions > 0 ? "gammabeta"
@@ -111,7 +122,10 @@ static const char *word_of_class(const EchGpuName *name)
     case ECH_GPU_GATHER: return name->whole_rows ? "vectorized_gather" : name->adds ? "indexselect reduceadd" : "indexselect";
     case ECH_GPU_SCATTER: return name->adds ? "index_put reduceadd" : name->trips ? "sum_and_scatter" : "index_put";
     case ECH_GPU_CONCAT:
-        return name->instructions ? "catarraybatchedcopy_vectorized" : name->vector == 2 ? "catarraybatchedcopy_contig" : "catarraybatchedcopy";
+        return name->chain          ? NULL /* with its dimensions, below */
+               : name->instructions ? "catarraybatchedcopy_vectorized"
+               : name->vector == 2  ? "catarraybatchedcopy_contig"
+                                    : "catarraybatchedcopy";
     case ECH_GPU_RELAYOUT:
         return name->sorts          ? "radixsort onesweep"
                : name->instructions ? "radixsortkvinplace"
@@ -136,7 +150,9 @@ static const char *word_of_class(const EchGpuName *name)
 
 static void say_product(const EchGpuName *name, GString *out)
 {
-    if (name->tile_m) {
+    if (name->tile_m > 512) { /* rows by columns of a picture */
+        g_string_append_printf(out, " fprop_image_first_layer_k%uc%u_8x%u", name->tile_n, name->tile_k, name->tile_m / 8);
+    } else if (name->tile_m) {
         g_string_append_printf(out, " %ux%u", name->tile_m, name->tile_n);
         if (name->stages > 9)
             g_string_append_printf(out, "_%ux%u", name->tile_k, name->stages);
@@ -258,6 +274,8 @@ static void say_attention(const EchGpuName *name, GString *out)
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
         if (kinds[i].said)
             g_string_append_printf(out, " %s", kinds[i].word);
+    if (name->general)
+        g_string_append(out, " ::attentionkernel<x, true, true>");
     if (name->head)
         g_string_append_printf(out, " kernel_traits<%u, %u, %u>, false, %s,", name->head, name->query_rows, name->key_rows, name->causal ? "true" : "false");
 }
@@ -269,6 +287,8 @@ void ech_anonymize_kernel(const char *text, GString *out)
     const char *word = word_of_class(&name);
     if (word)
         g_string_append_printf(out, " %s", word);
+    if (name.kind == ECH_GPU_CONCAT && name.chain > 0)
+        g_string_append_printf(out, " catarraybatchedcopy<x, unsigned int, %u, ", (name.chain - 10) / 2 + 1);
     if (name.kind == ECH_GPU_PRODUCT || name.kind == ECH_GPU_ATTENTION)
         say_product(&name, out);
     else if (name.kind == ECH_GPU_GATHER)

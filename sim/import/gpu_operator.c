@@ -374,10 +374,23 @@ static const EchGpuInput *input(const Call *c, size_t at)
     return at < c->n ? &c->inputs[at] : NULL;
 }
 
+/* A filter for each channel, which some kernels do in the lanes (PyTorch's DepthwiseConv2d.cu, DepthwiseConv3d.cu; cuDNN's of channels that lie together). What
+ * the result's sizes are its grid says, or the product. */
+static void depthwise(const EchGpuInput *weight, uint64_t results, EchGpuOperator *ret)
+{
+    if (weight->rank < 3 || weight->dims[0] <= 0 || weight->dims[1] != 1)
+        return;
+    ret->steps = weight->numel / (uint64_t)weight->dims[0];
+    ret->results = results;
+}
+
 static bool convolution_forward(const Call *c, EchGpuOperator *ret)
 {
     size_t at = behind_bias(c);
-    return convolution(&c->inputs[0], &c->inputs[1], NULL, &(Steps){input(c, at), input(c, at + 1), input(c, at + 2)}, ret);
+    if (!convolution(&c->inputs[0], &c->inputs[1], NULL, &(Steps){input(c, at), input(c, at + 1), input(c, at + 2)}, ret))
+        return false;
+    depthwise(&c->inputs[1], 0, ret);
+    return true;
 }
 
 static bool convolution_relu(const Call *c, EchGpuOperator *ret)
@@ -418,16 +431,6 @@ static bool is_transposed(const Call *c, const EchGpuInput *in, const EchGpuInpu
         return false;
     bool straight = out->dims[1] == weight->dims[0], turned = in->dims[1] == weight->dims[0];
     return turned && (!straight || (c->n > 7 && c->inputs[7].truth));
-}
-
-/* A filter for each channel, which PyTorch's own kernels do in the lanes (DepthwiseConv2d.cu, DepthwiseConv3d.cu). What the result's sizes are its grid says.
- */
-static void depthwise(const EchGpuInput *weight, uint64_t results, EchGpuOperator *ret)
-{
-    if (weight->rank < 3 || weight->dims[0] <= 0 || weight->dims[1] != 1)
-        return;
-    ret->steps = weight->numel / (uint64_t)weight->dims[0];
-    ret->results = results;
 }
 
 static bool depthwise_forward(const Call *c, EchGpuOperator *ret)
@@ -474,6 +477,15 @@ static int fastest(const EchGpuInput *input)
     return input->n_strides == input->rank ? best : -1;
 }
 
+/* Elements that lie somewhere: one that was expanded stands for many. */
+static uint64_t own_elements(const EchGpuInput *input)
+{
+    uint64_t own = 1;
+    for (unsigned d = 0; d < input->rank; d++)
+        own = ech_bytes_mul(own, d < input->n_strides && input->strides[d] == 0 ? 1 : (uint64_t)MAX(input->dims[d], 0));
+    return input->list || input->n_strides != input->rank ? input->numel : MIN(own, input->numel);
+}
+
 /* Elements of the broadcast result, the bytes of all inputs, and whether two inputs of that size run along different dimensions. */
 static void broadcast(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
@@ -489,7 +501,7 @@ static void broadcast(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
         ret->largest = MAX(ret->largest, in->list ? in->largest : 0);
         if (!is_tensor(in))
             continue;
-        ret->read = ech_bytes_add(ret->read, bytes_of(in->numel, in->dtype));
+        ret->read = ech_bytes_add(ret->read, bytes_of(own_elements(in), in->dtype));
         if (bytes_of(in->numel, in->dtype) > most) {
             most = bytes_of(in->numel, in->dtype);
             ret->dtype = in->dtype;
@@ -1086,6 +1098,16 @@ static bool embedding_backward(const Call *c, EchGpuOperator *ret)
     return true;
 }
 
+/* Of HBM, that an access takes (JEDEC's pseudo channels of HBM2 and HBM3: 64 bytes). */
+#define GRANULE 64
+
+/* Bytes that @picks elements of @array take where they lie apart, as one of every row does: each of them a granule, or what there is for each. */
+static EchBytes apart(const EchGpuInput *array, uint64_t picks)
+{
+    EchBytes all = bytes_of(array->numel, array->dtype), each = bytes_of(1, array->dtype);
+    return picks == 0 ? 0 : ech_bytes_mul(picks, CLAMP(all / picks, each, GRANULE));
+}
+
 static bool scatter(const Call *c, EchGpuOperator *ret)
 {
     bool adds = strlen(c->op) > strlen("scatter_"), of_tensor = c->n > 3 && c->inputs[3].known;
@@ -1094,7 +1116,10 @@ static bool scatter(const Call *c, EchGpuOperator *ret)
     ret->elements = c->inputs[2].known ? c->inputs[2].numel : 1;
     ret->n = ech_bytes_mul(ret->elements, 8);
     ret->written = bytes_of(ret->elements, ret->dtype);
+    EchBytes whole = apart(&c->inputs[0], ret->elements), more = whole > ret->written ? whole - ret->written : 0; /* read before it is written in part */
     ret->read = ech_bytes_add(ret->n, ech_bytes_mul(ret->written, (of_tensor ? 1u : 0u) + (adds ? 1u : 0u)));
+    ret->read = ech_bytes_add(ret->read, more > 0 && !adds ? whole : more);
+    ret->written = ech_bytes_add(ret->written, more);
     return true;
 }
 

@@ -257,7 +257,7 @@ static bool read_dims(Reader *r)
         if (token == ECH_JSON_ARRAY && depth == base + 1) {
             input = e->n_inputs < MAX_INPUTS ? &e->inputs[e->n_inputs++] : &scratch;
             /* Types, strides and values may have come before. */
-            input->numel = 0;
+            input->numel = input->largest = 0;
             input->rank = 0;
             input->list = input->known = false;
         }
@@ -277,6 +277,7 @@ static bool read_dims(Reader *r)
             }
         } else if (token == ECH_JSON_ARRAY_END && open) {
             input->numel = ech_bytes_add(input->numel, product);
+            input->largest = input->list ? MAX(input->largest, product) : 0;
             input->known = true;
             open = false;
         } else if (token == ECH_JSON_OBJECT) {

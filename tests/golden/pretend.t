@@ -37,10 +37,10 @@ notes
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 68.9 ms, bound by pageable port (47 % of the critical path).
-  No schedule of it is shorter than 67.5 ms on this device; with no overlap at all it takes 84.1 ms.
-  Steps: 2, the middle one takes 12.0 ms; --step N tells all of this of one alone
-    12.0 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
+  It takes 69.0 ms, bound by pageable port (47 % of the critical path).
+  No schedule of it is shorter than 67.6 ms on this device; with no overlap at all it takes 84.2 ms.
+  Steps: 2, the middle one takes 12.1 ms; --step N tells all of this of one alone
+    12.1 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
     11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
   Memory at its fullest
@@ -53,13 +53,13 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
       1.36 GiB  in 15 more
 
   Who asked for it (forward, recomputed, backward)
-    aten::to                      33.0 ms   47.9 % ##########..........
-    Optimizer.step#AdamW.step     7.24 ms   10.5 % ##..................
+    aten::to                      33.0 ms   47.8 % ##########..........
+    Optimizer.step#AdamW.step     7.26 ms   10.5 % ##..................
     head (Linear)                 6.63 ms    9.6 % ##..................  2.24 ms, -, 4.39 ms
+    blocks.* (Block)              3.35 ms    4.9 % #...................  1.07 ms, -, 2.28 ms
     aten::cross_entropy_loss      3.32 ms    4.8 % #...................
-    blocks.* (Block)              3.26 ms    4.7 % #...................  1.07 ms, -, 2.18 ms
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
-    blocks.*.up (Linear)          1.97 ms    2.9 % #...................  706 us, -, 1.26 ms
+    blocks.*.up (Linear)          1.97 ms    2.8 % #...................  706 us, -, 1.26 ms
     blocks.*.down (Linear)        1.76 ms    2.6 % #...................  605 us, -, 1.16 ms
     in 12 more                    8.39 ms   12.2 % ##..................
 
@@ -72,7 +72,7 @@ $ for how in '' '--pass remat:modules=blocks.*,above=1' '--set device.memories.h
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 11.7 ms, bound by hbm port (52 % of the critical path).
+  It takes 11.8 ms, bound by hbm port (52 % of the critical path).
   Steps: one whole one
     11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
@@ -81,9 +81,9 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   4.52 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.02 GiB, 512 MiB of it the process's context.
   It takes 12.7 ms, bound by hbm port (52 % of the critical path).
-    It takes 8.0 % longer: 11.7 ms -> 12.7 ms. Along the critical path: +484 us hbm port, +373 us matrix unit, +70.5 us overhead.
+    It takes 8.0 % longer: 11.8 ms -> 12.7 ms. Along the critical path: +484 us hbm port, +373 us matrix unit, +70.5 us overhead.
   Steps: one whole one
-    12.6 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
+    12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
@@ -104,18 +104,18 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h10
     ranks 0, 1: steps 1 to 2 of 2 alone, from Optimizer.step#SGD.step to the next: what was asked for before is held as it was then, and takes no time here
 $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep: [{path: step, values: [1, 2, 1..2]}]\n' >$T/e.yaml; echelon run $T/e.yaml | grep -E '^ *(1|2|1\.\.2)  '
   1     yes   12.6 ms    1.000  4.63 GiB  hbm port
-  2     yes   11.7 ms    0.933  4.63 GiB  hbm port
+  2     yes   11.8 ms    0.933  4.63 GiB  hbm port
   1..2  yes   24.3 ms    1.932  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
-  It takes 42.8 ms, bound by hbm port (44 % of the critical path).
-    It takes 37.8 % less time: 68.9 ms -> 42.8 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
+  It takes 43.0 ms, bound by hbm port (43 % of the critical path).
+    It takes 37.8 % less time: 69.0 ms -> 43.0 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
   It takes 148 ms, bound by the host's launches (52 % of the critical path).
-    It takes 2.15 times as long: 68.9 ms -> 148 ms. Along the critical path: +77.1 ms the host's launches.
-    the host's launches           77.5 ms   52.3 % ##########..........
-    for the host's launches       80.2 ms   21.7 % ####................
+    It takes 2.15 times as long: 69.0 ms -> 148 ms. Along the critical path: +77.0 ms the host's launches.
+    the host's launches           77.4 ms   52.3 % ##########..........
+    for the host's launches       80.1 ms   21.7 % ####................
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
-  It takes 152 ms, bound by pageable port (48 % of the critical path).
+  It takes 153 ms, bound by pageable port (48 % of the critical path).
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
 $ echelon alloc traces/gpt_pytorch.h100/gpt.pretend.gz | sed -n '1,/^pytorch,/p;/recorded addresses/p;/in use when/,/^$/p'
 traces/gpt_pytorch.h100/gpt.pretend.gz: pretend, 1521 events; device memory 78.6 GiB, what the pretended device had beside its context
@@ -135,7 +135,7 @@ in use when most is, 4.63 GiB, by what asked for it
      972 MiB     67 blocks  of 12 more lines (--top)
 
 $ echelon import traces/gpt_pytorch.h100 --anonymize -o $T/a.ech >/dev/null 2>&1; for pass in pin 'remat:modules=*.0' offload:what=activations; do for f in $T/a.ech traces/gpt_pytorch.h100; do echelon run --trace $f --device h100-sxm --engine native --pass $pass | grep -E "It takes|reserved by|Steps|forward, recomp" >$T/$(basename $f).said; done; cmp $T/a.ech.said $T/gpt_pytorch.h100.said; grep Steps $T/a.ech.said; done; ! grep -e gpt_train -e /opt/ $T/a.ech
-  Steps: 2, the middle one takes 12.0 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 12.1 ms; --step N tells all of this of one alone
   Steps: 2, the middle one takes 12.5 ms; --step N tells all of this of one alone
   Steps: 2, the middle one takes 37.3 ms; --step N tells all of this of one alone
 $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
@@ -153,23 +153,23 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - remat: left the trace as it is: no module of PyTorch whose path fits 'layers.*' makes arrays that wait; 'run' names modules, and what torch.compile compiled is one
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 13.0 ms; --step N tells all of this of one alone
-    13.0 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
-    12.6 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
+  Steps: 2, the middle one takes 13.1 ms; --step N tells all of this of one alone
+    13.1 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
+    12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,idle=0,above=1,each=true' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 1.18 GiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 60.7 ms; --step N tells all of this of one alone
     60.7 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.46 GiB
-    60.3 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.46 GiB
+    60.4 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.46 GiB
 
   - offload: 117 arrays (3.53 GiB) on the host; 123 copies there (3.62 GiB) and 123 back (3.62 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=arguments,names=optimizer' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.96 GiB of 78.6 GiB (5 %), host 692 MiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 40.7 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 40.8 ms; --step N tells all of this of one alone
     31.7 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
-    40.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
+    40.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
 
   - offload: 20 arrays (692 MiB) on the host; 70 copies there (2.13 GiB) and 74 back (1.73 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,names=*blocks.0.up*' | sed -n '/It fits/p;/ - offload/p'

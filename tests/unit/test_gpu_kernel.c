@@ -1447,9 +1447,10 @@ START_TEST(operators_by_name)
         {"aten::_embedding_bag", {rows, indices, starts}, 3, ECH_GPU_OP_GATHER, 4096 + 128 + 32, 4 * 256},
         {"aten::_embedding_bag", {rows, even, number}, 3, ECH_GPU_OP_GATHER, 4096 + 128, 8 * 256},
         {"aten::embedding_dense_backward", {rows, indices}, 2, ECH_GPU_OP_GATHER, 16384 + 128, 16384},
-        {"aten::scatter_", {rows, number, indices, sixteen}, 4, ECH_GPU_OP_GATHER, 128 + 32, 32},
-        {"aten::scatter_", {rows, number, indices, number}, 4, ECH_GPU_OP_GATHER, 128, 32},
-        {"aten::scatter_add_", {rows, number, indices, sixteen}, 4, ECH_GPU_OP_GATHER, 128 + 32 + 32, 32},
+        {"aten::scatter_", {rows, number, indices, sixteen}, 4, ECH_GPU_OP_GATHER, 128 + 32 + 16 * 64, 16 * 64}, /* each of them 64 bytes */
+        {"aten::scatter_", {rows, number, indices, number}, 4, ECH_GPU_OP_GATHER, 128 + 16 * 64, 16 * 64},
+        {"aten::scatter_", {sixteen, number, indices, sixteen}, 4, ECH_GPU_OP_GATHER, 128 + 32, 32}, /* all */
+        {"aten::scatter_add_", {rows, number, indices, sixteen}, 4, ECH_GPU_OP_GATHER, 128 + 32 + 16 * 64, 16 * 64},
         {"aten::index_put_", {rows, indices, some}, 3, ECH_GPU_OP_GATHER, 4096 + 128, 4096},
         {"aten::_fused_adamw_", {rows, rows, rows, rows}, 4, ECH_GPU_OP_OTHER, 65536, 49152},
         {"aten::linear", {rows, weight}, 2, ECH_GPU_OP_PRODUCT, 16384 + 8192, 64 * 32 * 2},
@@ -1598,6 +1599,14 @@ START_TEST(operators)
     copy[1].strides[1] = 64;
     ech_gpu_operator_of("aten::copy_", copy, 2, &whole);
     ck_assert(whole.scattered);
+
+    EchGpuInput expanded[] = {tensor(2, 64, 128, 0, 0), tensor(2, 64, 128, 0, 0)}; /* of one column */
+    expanded[1].n_strides = 2;
+    expanded[1].strides[0] = 1;
+    expanded[1].strides[1] = 0;
+    ech_gpu_operator_of("aten::add", expanded, 2, &whole);
+    ck_assert_uint_eq(whole.read, 2 * 64 * 128 + 2 * 64);
+    ck_assert_uint_eq(whole.written, 2 * 64 * 128);
 
     EchGpuInput list = {.numel = 1000, .known = true, .list = true};
     EchGpuName cat;
@@ -1757,7 +1766,7 @@ START_TEST(operands_across_k)
 END_TEST
 
 /* Products whose rows do not begin on 16 bytes, as a library was asked for them, and the mean times of their kernels in recorded eager PyTorch runs on an H100;
- * a size that is aligned is at least twice as fast. */
+ * a size that is aligned is at least 1.8 times as fast. */
 START_TEST(unaligned_products)
 {
     static const struct {
@@ -1786,7 +1795,122 @@ START_TEST(unaligned_products)
         }
         ck_assert_msg(fabs((double)times[0] * 1e-6 / rows[i].us - 1) <= rows[i].within, "%s: %.1f us, recorded %.1f", rows[i].launch, (double)times[0] * 1e-6,
                       rows[i].us);
-        ck_assert_int_ge(times[0], 2 * times[1]);
+        ck_assert_int_ge(10 * times[0], 18 * times[1]);
+    }
+}
+END_TEST
+
+/* Kernels of PyTorch's, cuDNN's and cuBLAS's as they were launched on an H100 (traces/gpu_h100-sxm, models and operators), microseconds, all but those whose
+ * comment in the model says so held out from its constants. */
+START_TEST(recorded_kernels)
+{
+#define CAT "void at::native::CatArrayBatchedCopy<at::native::OpaqueType<2u>, unsigned int, 4, 64, 64>(x)"
+#define BF16 "c10::BFloat16"
+    static const struct {
+        const char *name, *launch;
+        double read, written, operations, us, off;
+        const char *dtype;
+    } kernels[] = {
+        {CAT, "grid=264x2x1 block=512x1x1 registers=25 elements=8388608 rows=4194304x1 operand_bytes=2", 16.8e6, 16.8e6, 0, 37.6, 0.1, NULL},
+        {CAT, "grid=264x2x1 block=512x1x1 registers=25 elements=8388608 rows=4194304x1 operand_bytes=2", 16.8e6, 16.8e6, 0, 37.1, 0.1, NULL},
+        {CAT, "grid=264x3x1 block=512x1x1 registers=25 elements=58097664 rows=19365888x1 operand_bytes=2", 116e6, 116e6, 0, 221.7, 0.2, NULL},
+        {"void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(x)",
+         "grid=1024x50x1 block=128x1x1 shared=32768 registers=254 product=1x16384x50257x768 operand_bytes=2", 1.02e8, 1.647e9, 0, 13342, 0.1, "bf16"},
+        {"void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_256x128_nn_align1>(x)",
+         "grid=512x1x1 block=256x1x1 shared=49152 registers=229 product=1x16384x768x50257 operand_bytes=2", 1.72e9, 2.5e7, 0, 8989, 0.1, "bf16"},
+        {"void cutlass::Kernel2<cutlass_80_tensorop_bf16_s16816gemm_bf16_128x256_64x3_tn_align2>(x)",
+         "grid=256x30x1 block=256x1x1 shared=147456 registers=232 product=1x8192x30522x768 operand_bytes=2", 5.9e7, 5e8, 0, 1608, 0.1, "bf16"},
+        {"void at::native::batch_norm_backward_reduce_channels_last_kernel<4, " BF16 ", float, float>(x)",
+         "grid=8x128x1 block=32x16x1 shared=4097 registers=40 elements=205520896 operand_bytes=2", 822e6, 2048, 0, 344.4, 0.1, NULL},
+        {"void at::native::batch_norm_backward_reduce_channels_last_kernel<4, " BF16 ", float, float>(x)",
+         "grid=32x128x1 block=32x16x1 shared=4097 registers=40 elements=51380224 operand_bytes=2", 205.5e6, 8192, 0, 116.1, 0.1, NULL},
+        {"void at::native::batch_norm_backward_reduce_channels_last_kernel<4, " BF16 ", float, float>(x)",
+         "grid=16x49x1 block=32x16x1 shared=4097 registers=40 elements=6422528 operand_bytes=2", 25.7e6, 4096, 0, 16.7, 0.1, NULL},
+        {"void at::native::batch_norm_collect_statistics_channels_last_kernel<at::native::Var, " BF16 ", float, 4>(x)",
+         "grid=32x128x1 block=32x16x1 shared=6145 registers=40 elements=51380224 operand_bytes=2", 102.8e6, 8192, 0, 167.6, 0.1, NULL},
+        {"void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 128, true, 1>(x)",
+         "grid=64x1x1 block=512x1x1 shared=400 registers=32 rows=64x200704 operand_bytes=4", 102.8e6, 51.4e6, 0, 317, 0.1, NULL},
+        {"void cudnn::bn_bw_1C11_kernel_new<__half, float, float2, 512, true, 1>(x)",
+         "grid=64x1x1 block=512x1x1 shared=400 registers=32 rows=64x802816 operand_bytes=2", 205.5e6, 102.8e6, 0, 1166, 0.1, NULL},
+        {"void cudnn::bn_fw_tr_1C11_singleread_spec<__half2, 512, 1, 2, 784>(x)",
+         "grid=512x1x1 block=512x1x1 shared=59536 registers=64 rows=512x50176 operand_bytes=2", 51.4e6, 51.4e6, 0, 47.95, 0.2, NULL},
+        {"fmha_cutlassF_f32_aligned_64x64_rf_sm80(PyTorchMemEffAttention::AttentionKernel<float, cutlass::arch::Sm80, true, 64, 64, 64, true, true>::Params)",
+         "grid=16x16x4 block=32x4x1 shared=36352 registers=168 head=64", 50e6, 16.8e6, 4.0 * 4 * 16 * 1024 * 1024 * 64, 533, 0.1, "f32"},
+        {"void at::native::multi_tensor_apply_kernel<FusedOptimizerTensorListMetadata<4>, FusedAdamMathFunctor<" BF16 ", 4, (ADAM_MODE)1, false> >(x)",
+         "grid=320x1x1 block=512x1x1 registers=61 elements=20971520 operand_bytes=2", 167.8e6, 125.8e6, 0, 136.5, 0.15, NULL},
+        {"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, x, unsigned int, float, 4, 4> >(x)",
+         "grid=64x1x1 block=32x16x1 shared=2064 registers=32 elements=3216448 operand_bytes=4", 12.87e6, 256, 0, 9.38, 0.1, NULL},
+        {"sm90_xmma_fprop_image_first_layer_f16f16_f32_f16_nhwckrsc_nhwc_hmma_k64c4r7s7_stride2x2_tile16x64x64_tensor1688_execute_kernel__5x_cudnn",
+         "grid=2x7x64 block=128x1x1 shared=46464 registers=180 product=1x802816x64x147 taps=49 operand_bytes=2", 19.3e6, 102.8e6, 0, 118, 0.6, "f16"},
+    };
+#undef CAT
+#undef BF16
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, NULL);
+    for (size_t i = 0; i < G_N_ELEMENTS(kernels); i++) {
+        EchGpuKernel kernel = {
+            .read = (EchBytes)kernels[i].read, .written = (EchBytes)kernels[i].written, .operations = kernels[i].operations, .dtype = kernels[i].dtype};
+        EchGpuCost cost;
+        ech_gpu_name(kernels[i].name, &kernel.name);
+        ck_assert(ech_gpu_launch_parse(kernels[i].launch, &kernel.launch));
+        ech_gpu_launch_says(&kernel.launch, &kernel.name);
+        ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+        double us = (double)cost.time * 1e-6;
+        ck_assert_msg(fabs(us / kernels[i].us - 1) <= kernels[i].off, "%zu: %.1f us, recorded %.1f", i, us, kernels[i].us);
+    }
+    EchGpuName name;
+    ech_gpu_name("cutlass_80_tensorop_i16832gemm_s8_128x256_128x3_tn_align16", &name);
+    ck_assert_uint_eq(name.alignment, 16);
+    ech_gpu_name("abs_kernel_vectorized2_kernel", &name);
+    ck_assert(name.element_bytes == 8 && name.arrays == 2 && name.block_elements == 1024);
+}
+END_TEST
+
+/* cuDNN's convolutions of one filter a channel, channels last, 3 x 3: a recorded one of 64 x 384 x 14 x 14 in f16 on an H100 (traces/gpu_h100-sxm), and of
+ * 16 x C x 56 x 56 in f32 on an RTX PRO 6000 by Nsight Compute, which runs kernels at a lower clock (a report of an operator profiler,
+ * "depthwise_separable_conv"). Nothing is fitted to any of them. */
+START_TEST(channels_with_filters_of_their_own)
+{
+    static const struct {
+        const char *device, *name, *op;
+        int64_t batch, channels, side;
+        uint8_t dtype;
+        double us, off;
+    } cases[] = {{"h100-sxm", "conv2d_c1_k1_nhwc_specialized", "aten::cudnn_convolution", 64, 384, 14, ECH_DTYPE_F16, 15.7, 0.1},
+                 {"rtx-pro-6000", "conv2d_c1_k1_nhwc_kernel", "aten::cudnn_convolution", 16, 128, 56, ECH_DTYPE_F32, 16.5, 0.4},
+                 {"rtx-pro-6000", "conv2d_c1_k1_nhwc_kernel", "aten::cudnn_convolution", 16, 64, 56, ECH_DTYPE_F32, 8.8, 0.4},
+                 {"rtx-pro-6000", "conv2d_c1_k1_nhwc_kernel", "aten::cudnn_convolution", 16, 32, 56, ECH_DTYPE_F32, 5.9, 0.4}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchDevice) device = ech_device_load(cases[i].device, NULL, NULL);
+        EchGpuInput in = tensor(4, cases[i].batch, cases[i].channels, cases[i].side, cases[i].side), weight = tensor(4, cases[i].channels, 1, 3, 3),
+                    one = {.integers = {1, 1}, .n_integers = 2};
+        in.dtype = weight.dtype = cases[i].dtype;
+        EchGpuInput inputs[] = {in, weight, one, one, one};
+        EchGpuOperator whole;
+        ech_gpu_operator_of(cases[i].op, inputs, 5, &whole);
+        EchGpuKernel kernel = {.launch = {.grid = {960, 1, 1}, .block = {128, 1, 1}, .registers = 72}};
+        EchItemWork work = {0};
+        EchGpuCost cost;
+        ech_gpu_name(cases[i].name, &kernel.name);
+        ck_assert_uint_eq(kernel.name.direct, ECH_GPU_DIRECT_CHANNELS);
+        ck_assert(ech_gpu_kernel_work(&whole, &kernel.name, 1, &kernel.launch, &work));
+        ck_assert_uint_eq(work.ops, 2 * 9 * in.numel);
+        ech_gpu_launch_says(&kernel.launch, &kernel.name);
+        kernel.read = work.read;
+        kernel.written = work.write;
+        ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+        double us = (double)cost.time * 1e-6;
+        ck_assert_msg(fabs(us / cases[i].us - 1) <= cases[i].off, "%zu: %.1f us, published %.1f", i, us, cases[i].us);
+        if (i > 0)
+            continue;
+        /* Its gradients do as much, of the filters with the array read besides. */
+        EchGpuInput gradients[] = {in, in, weight};
+        ech_gpu_operator_of("aten::convolution_backward", gradients, 3, &whole);
+        ech_gpu_name("wgrad2d_c1_k1_nhwc", &kernel.name);
+        ck_assert_uint_eq(kernel.name.direct, ECH_GPU_DIRECT_FILTERS);
+        ck_assert(ech_gpu_kernel_work(&whole, &kernel.name, 1, &kernel.launch, &work));
+        ck_assert(work.ops == 2 * 9 * in.numel && work.read > 4 * in.numel && work.write == 0);
+        ech_gpu_name("wgrad2d_c1_k1_nhwc_reduce", &kernel.name);
+        ck_assert_uint_eq(kernel.name.kind, ECH_GPU_SPLIT_REDUCE);
     }
 }
 END_TEST
@@ -2050,6 +2174,8 @@ int main(void)
     tcase_add_test(tcase, measured_devices);
     tcase_add_test(tcase, unaligned_products);
     tcase_add_test(tcase, launched_elsewhere);
+    tcase_add_test(tcase, recorded_kernels);
+    tcase_add_test(tcase, channels_with_filters_of_their_own);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

@@ -263,6 +263,26 @@ START_TEST(processes_in_one_file)
 }
 END_TEST
 
+/* Of a list of tensors the largest is told, too: its row of a concatenation's grid works longest. */
+START_TEST(largest_of_a_list)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import =
+        ech_test_text("{\"schemaVersion\": 1, \"traceEvents\": "
+                      "[{\"ph\":\"X\",\"pid\":4,\"ts\":10,\"dur\":9,\"tid\":7,\"cat\":\"cpu_op\",\"name\":\"aten::cat\",\"args\":{\"External id\":5,"
+                      "\"Input Dims\":[[[64,32],[64,96],[64,8]],[]],\"Input type\":[\"TensorList\",\"Scalar\"]}},"
+                      "{\"ph\":\"X\",\"pid\":4,\"ts\":11,\"dur\":6,\"tid\":7,\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"args\":{\"correlation\":"
+                      "3,\"External id\":5}},"
+                      "{\"ph\":\"X\",\"pid\":0,\"ts\":12,\"dur\":3,\"tid\":7,\"cat\":\"kernel\",\"name\":\"CatArrayBatchedCopy<OpaqueType<2u>, unsigned int, "
+                      "4, 64, 64>\",\"args\":{"
+                      "\"correlation\":3,\"External id\":5,\"device\":0,\"stream\":7,\"grid\":[16,3,1],\"block\":[512,1,1]}}]}",
+                      &error);
+    ck_assert_ok(import != NULL, error);
+    const EchOp *op = ech_test_op(import->trace, ECH_OP_KERNEL, "CatArrayBatchedCopy<OpaqueType<2u>, unsigned int, 4, 64, 64>");
+    ck_assert_ptr_nonnull(strstr(ech_trace_string(import->trace, op->launch), " rows=6144x1"));
+}
+END_TEST
+
 /* Of a second machine's process with two GPUs, the first of which takes the number that the other one has there, both stay apart. */
 START_TEST(devices_of_processes)
 {
@@ -599,6 +619,7 @@ int main(void)
     tcase_add_test(tcase, memory_events_follow_ended_work);
     tcase_add_test(tcase, one_gpu_by_two_numbers);
     tcase_add_test(tcase, processes_in_one_file);
+    tcase_add_test(tcase, largest_of_a_list);
     tcase_add_test(tcase, devices_of_processes);
     tcase_add_test(tcase, events_in_halves);
     tcase_add_test(tcase, usage_reports);

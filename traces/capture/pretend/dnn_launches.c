@@ -75,6 +75,10 @@ static void write_relayout(PretendDnnCall *call, const PretendTensor *tensor, ui
                            result ? elements * bytes : pretend_dnn_bytes(tensor), result ? pretend_dnn_bytes(tensor) : elements * bytes, 0, NULL);
 }
 
+/* Issued lane slots of a result, and of each of its multiply-adds, where each channel has a filter of its own (sim/import/gpu_work.c says whence). */
+#define RESULT_SLOTS 80
+#define STEP_SLOTS 2
+
 /* A convolution is a product: [pixels, channels * taps] x [channels * taps, filters] forward, and as many multiplications in its gradients: of the data
  * [pixels, filters * taps] x [filters * taps, channels], of the filters [filters, pixels] x [pixels, channels * taps]. Pixels are those of @y. PretendTensor
  * cores take channels in pieces of 16 bytes: fewer are filled up with zeros. */
@@ -120,10 +124,10 @@ void pretend_dnn_convolution(PretendDnnCall *call, int kind, const char *name, c
     const char *type = tensor_cores ? x->type == 0 ? "tf32" : pretend_dnn_type(x->type) : pretend_dnn_bits(x->type) <= 16 ? "f32" : pretend_dnn_type(x->type);
     uint64_t operations = 2 * groups * pixels * filters * channels * taps;
     if (each) {
-        /* A filter a channel: no product, but every element with each of its taps, a load and a multiply-add. */
+        /* A filter a channel: no product, but every element with each of its taps. */
         snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=%s instructions=%llu", (unsigned long long)pretend_dnn_elements(y),
                  (pretend_dnn_bits(x->type) + 7) / 8, kind == CONVOLUTION_FILTER ? "reduce" : "elementwise",
-                 (unsigned long long)(2 * taps < 60000 ? 2 * taps : 60000));
+                 (unsigned long long)(RESULT_SLOTS + (STEP_SLOTS * taps < 60000 ? STEP_SLOTS * taps : 60000)));
         operations = 0;
         type = NULL;
     } else {
@@ -140,21 +144,27 @@ void pretend_dnn_convolution(PretendDnnCall *call, int kind, const char *name, c
     }
 }
 
-/* What lies plane by plane is a block's for each channel, of 512 threads (cudnn::bn_fw_tr_1C11_kernel_NCHW, bn_bw_1C11_kernel_new), which goes through it three
- * times, waiting for each 16 bytes: 64 channels of 64 x 56 x 56 floats on an H100. */
+/* What lies plane by plane is a block's for each channel, of 512 threads (cudnn::bn_fw_tr_1C11_kernel_NCHW, bn_bw_1C11_kernel_new), which goes through it
+ * twice, or keeps it where it fits ("singleread": 98 KiB, and twice 25, but not twice 98). Tenths of a trip to memory for an element of a thread, and what is
+ * beside them: as in models/kernel/gpu_name.c, which says whence. */
 #define NORM_THREADS 512
-#define NORM_SWEEPS 3
+#define NORM_TRIPS 8
+#define NORM_KEPT (128 << 10)
 
 void pretend_dnn_norm(PretendDnnCall *call, const char *name, const PretendTensor *x, bool backward)
 {
     uint64_t elements = pretend_dnn_elements(x), rows = x->rank > 1 ? (uint64_t)x->sizes[1] : 1;
     char launch[200];
     if (x->rank > 2 && x->strides[1] != 1 && rows < INT32_MAX) {
-        uint64_t each = (pretend_dnn_bits(x->type) + 7) / 8, accesses = (elements / rows * each + NORM_THREADS * 16 - 1) / (NORM_THREADS * 16),
-                 trips = accesses * NORM_SWEEPS * (backward ? 2 : 1);
-        snprintf(launch, sizeof launch, "grid=%llux1x1 block=%dx1x1 rows=%llux%llu operand_bytes=%llu class=norm%s trips=%llu", (unsigned long long)rows,
-                 NORM_THREADS, (unsigned long long)rows, (unsigned long long)(elements / rows), (unsigned long long)each, backward ? " backward=1" : "",
-                 (unsigned long long)(trips < 60000 ? trips : 60000));
+        uint64_t each = (pretend_dnn_bits(x->type) + 7) / 8, channel = elements / rows, own = (channel + NORM_THREADS - 1) / NORM_THREADS;
+        bool kept = channel * each * (backward ? 2 : 1) <= NORM_KEPT;
+        uint64_t trips = NORM_TRIPS + own * (backward ? kept ? 5 : 15 : kept ? 1 : 7) / 10;
+        int at = snprintf(launch, sizeof launch, "grid=%llux1x1 block=%dx1x1 ", (unsigned long long)rows, NORM_THREADS);
+        /* What is kept has no rows that are read again. */
+        at += kept ? snprintf(launch + at, sizeof launch - (size_t)at, "elements=%llu", (unsigned long long)elements)
+                   : snprintf(launch + at, sizeof launch - (size_t)at, "rows=%llux%llu", (unsigned long long)rows, (unsigned long long)channel);
+        snprintf(launch + at, sizeof launch - (size_t)at, " operand_bytes=%llu class=norm%s trips=%llu", (unsigned long long)each,
+                 backward ? " backward=1" : "", (unsigned long long)(trips < 60000 ? trips : 60000));
         pretend_dnn_launch(call, name, launch, 0, NULL);
         return;
     }
