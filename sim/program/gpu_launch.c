@@ -496,14 +496,18 @@ static size_t tiles_of(const EchInstruction *i, uint64_t *ret, size_t max)
     return count;
 }
 
-/* The tile of k: what the nested fusion behind the first operand takes along the contracted dimension; older programs say block_k. */
+/* The tile of k: what the dot's own configuration says (newest), what the nested fusion behind the first operand takes along the contracted dimension; older
+ * programs say block_k. */
 static uint64_t tile_k(const EchProgram *p, EchId dot)
 {
     const EchInstruction *d = &p->instructions[dot];
     EchId at = ech_program_operand(p, d, 0);
     uint64_t tiles[ECH_LAYOUT_MAX_RANK];
     size_t n;
-    int64_t dim = -1;
+    int64_t dim = -1, own = 0;
+    const char *sizes = ech_program_config(d, "sizes", &n);
+    if (sizes && ech_program_numbers(sizes, n, &own, 1) == 1 && own > 0)
+        return (uint64_t)own;
     const char *text = ech_program_attribute(d, "lhs_contracting_dims", &n);
     if (!text || ech_program_numbers(text, n, &dim, 1) < 1)
         return 0;
