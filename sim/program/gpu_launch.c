@@ -64,7 +64,7 @@ typedef struct {
     EchId inner;         /* that one, else any: the last */
     EchId scatter, product, convolution, call, sort;
     unsigned reduces, budget;
-    bool transposes, picks, separate;
+    bool transposes, picks, separate, tiled;
 } Body;
 
 /* The dimension that lies fastest, sizes of 1 left out; -1 where there is none. */
@@ -90,6 +90,19 @@ static bool turns(const EchProgram *p, const EchInstruction *i)
     const char *text = ech_program_attribute(i, "dimensions", &n);
     size_t count = text ? ech_program_numbers(text, n, dims, G_N_ELEMENTS(dims)) : 0;
     return (size_t)out < MIN(count, G_N_ELEMENTS(dims)) && dims[out] != in;
+}
+
+/* The same in a kernel of Triton's, whose threads hold tens of elements and take 16 bytes at a time: machine instructions of softmax forward and backward as
+ * XLA of JAX 0.11.2 and ptxas 13.0 make them for an H100 are 20 to 48 an element, 20, 21, 36 and 48 where this says 19, 24, 33 and 25 (the last computes its
+ * exponentials twice). */
+#define TILED 4.0
+static double tiled_instructions(const EchProgram *p, const EchInstruction *i)
+{
+    switch ((int)i->opcode) {
+    case ECH_HLO_EXPONENTIAL: return 9;
+    case ECH_HLO_DIVIDE: return 5;
+    default: return ech_gpu_launch_instructions(p, i);
+    }
 }
 
 static void survey(Body *body, EchId computation, unsigned depth);
@@ -171,7 +184,7 @@ static void survey_one(Body *body, EchId id, unsigned depth)
         if (i->n_operands > 0 && elements_of(p, ech_program_operand(p, i, 0)) > 1)
             body->addresses += ADDRESS * weight;
         return;
-    default: body->instructions += weight * ech_gpu_launch_instructions(p, i); return;
+    default: body->instructions += weight * (body->tiled ? tiled_instructions(p, i) : ech_gpu_launch_instructions(p, i)); return;
     }
 }
 
@@ -245,6 +258,7 @@ static Body body_of(const EchProgram *p, EchId id, double iteration, bool recomp
     Body body = {.p = p,
                  .iteration = iteration,
                  .recomputes = recomputes,
+                 .tiled = !recomputes,
                  .reduce = ECH_NONE,
                  .scatter = ECH_NONE,
                  .product = ECH_NONE,
@@ -551,6 +565,8 @@ static bool triton_product(const EchProgram *p, EchId id, EchId dot, EchGpuLaunc
     ret->block[0] = (uint32_t)(warps * 32);
     ret->shared = (uint32_t)MIN((uint64_t)ret->stages * ret->tile_k * (uint64_t)(ret->tile_m + ret->tile_n) * ret->operand_bytes, (uint64_t)UINT32_MAX);
     ret->registers = (uint32_t)CLAMP(40 + (uint32_t)ret->tile_m * ret->tile_n / ret->block[0], 40u, 255u); /* sums and addresses */
+    double others = body_of(p, id, (double)MAX(elements_of(p, id), 1u), false).instructions;
+    ret->instructions = others >= 1 ? whole(others) : 0;
     return true;
 }
 
@@ -715,6 +731,16 @@ static bool library_call(const EchProgram *p, EchId id, EchGpuLaunch *ret)
     return false;
 }
 
+/* Registers of a thread of Triton's that holds its share of a block's tile in f32: of every whole array that is read, and of what lies between two reductions
+ * where the result is as large as what is reduced. ptxas 13.0 for an H100 has 80, 88, 168 and 255 of softmax's four kernels, 64 elements a thread, and 31 of a
+ * normalisation's of 16, where this says 88, 88, 152, 216 and 40. */
+static uint32_t tile_registers(uint64_t elements, uint64_t blocks, uint32_t threads, uint64_t arrays, unsigned reduces, bool keeps)
+{
+    uint64_t each = blocks > 0 && threads > 0 ? ech_div_up(elements, ech_bytes_mul(blocks, threads)) : 0;
+    uint64_t held = reduces == 0 ? 0 : arrays + (reduces > 1 && keeps ? 1 : 0);
+    return (uint32_t)CLAMP(24 + ech_bytes_mul(each, held), 24u, 255u);
+}
+
 static bool fusion(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *ret)
 {
     const EchInstruction *i = &p->instructions[id];
@@ -743,15 +769,18 @@ static bool fusion(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *re
         if (!layout || n != layout->rank)
             return false;
         ech_gpu_launch_tiles(layout->dims, tiles, n, (uint32_t)CLAMP(warps, 1u, 32u), ret);
-        uint64_t elements = elements_of(p, id);
+        uint64_t elements = elements_of(p, id), whole_arrays = 0;
         for (uint32_t k = 0; k < i->n_operands; k++)
             elements = MAX(elements, elements_of(p, ech_program_operand(p, i, k)));
+        for (uint32_t k = 0; k < i->n_operands; k++)
+            whole_arrays += elements_of(p, ech_program_operand(p, i, k)) == elements;
         Body tiled = body_of(p, id, (double)elements, false);
         ret->kind = ECH_GPU_SOFTMAX_WARP;
         ret->elements = elements;
         ret->operand_bytes = element_bytes(p, id);
         ret->trips = (uint8_t)MIN(1 + tiled.reduces, 8u); /* each reduction is a barrier */
-        ret->instructions = whole(PLAIN + tiled.instructions);
+        ret->registers = tile_registers(elements, ech_gpu_blocks(ret), ret->block[0], whole_arrays, tiled.reduces, elements_of(p, id) == elements);
+        ret->instructions = whole(TILED + tiled.instructions);
         return true;
     }
     if (body.product != ECH_NONE || body.convolution != ECH_NONE) /* fused before any compiler saw it: the product is a kernel of a library */
