@@ -704,7 +704,15 @@ static bool config_is(const EchInstruction *i, const char *key, const char *valu
     return text && n == strlen(value) && memcmp(text, value, n) == 0;
 }
 
-static bool library_call(const EchProgram *p, EchId id, EchGpuLaunch *ret)
+/* cuBLAS's products for sm_90 with more tiles than there are multiprocessors deal them out by a counter, which a fill of four bytes sets to zero before: most
+ * of those with a grid of 132 blocks in PyTorch's profiles, none with fewer (traces/gpu_h100-sxm/models). @sms times the largest tile are so many. */
+#define LARGEST_TILE (256 * 128)
+static bool deals_tiles(const EchGpuLaunch *l, uint32_t sms)
+{
+    return ech_bytes_mul(ech_bytes_mul(l->batch, l->m), l->n) > ech_bytes_mul(sms, LARGEST_TILE);
+}
+
+static bool library_call(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *ret)
 {
     const EchInstruction *i = &p->instructions[id];
     bool backward = false;
@@ -715,6 +723,7 @@ static bool library_call(const EchProgram *p, EchId id, EchGpuLaunch *ret)
         if (!product_sizes(p, id, ret))
             return false;
         ret->arithmetic = arithmetic_of(p, id, true);
+        ret->fills = ret->arithmetic == ECH_GPU_WGMMA + 1 && deals_tiles(ret, sms);
         return true;
     }
     if (strstr(i->target, "cudnn$conv"))
@@ -748,7 +757,7 @@ static bool fusion(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *re
         return false;
     Body body = body_of(p, id, (double)written_elements(p, id), true);
     if (body.call != ECH_NONE) /* a library's call whose operands or result are slices */
-        return library_call(p, body.call, ret);
+        return library_call(p, body.call, sms, ret);
     if (body.sort != ECH_NONE)
         return ech_program_gpu_sort(p, body.sort, ret);
     if (i->fusion_kind == 'C') {
@@ -806,7 +815,7 @@ bool ech_program_gpu_launch(const EchProgram *p, EchId id, uint32_t sms, EchGpuL
     bool known = false;
     switch ((int)i->opcode) {
     case ECH_HLO_FUSION: known = fusion(p, id, sms, &launch); break;
-    case ECH_HLO_CUSTOM_CALL: known = library_call(p, id, &launch); break;
+    case ECH_HLO_CUSTOM_CALL: known = library_call(p, id, sms, &launch); break;
     case ECH_HLO_DOT:
         known = product_sizes(p, id, &launch);
         launch.kind = ECH_GPU_PRODUCT;
