@@ -132,7 +132,7 @@ void ech_gpu_name(const char *name, EchGpuName *ret);
 /** A launch and its shape; 0 where not known. As text "grid=264x2x1 block=512x1x1 shared=0 registers=32 product=1x5185x1024x4096 rows=82960x5185 scattered=1
  * sectors=36 elements=4096 operand_bytes=2"; what a compiled program says of the kernel itself, where a name would not, follows it: "class=product
  * arithmetic=mma tile=64x32x32 stages=3 alignment=1 instructions=30 vector=4 trips=2 routine=radix keys=4 passes=2 turned=4096", and of weights of few bits
- * "weight_bits=5".
+ * "weight_bits=5", "fills=1".
  */
 typedef struct {
     uint32_t grid[3], block[3];
@@ -158,6 +158,7 @@ typedef struct {
     uint8_t routine;     /**< EchGpuRoutine */
     uint8_t weight_bits; /**< Products: of an element of n x k, scales included, where it is packed; else 0. */
     uint8_t keys;        /**< Sorts: bytes of the key, where cub can sort by it; 0: it cannot. */
+    bool fills;          /**< Products of a library in a program's graph: it sets the counter by which its blocks take tiles, a node of its own before it. */
     uint16_t passes;     /**< FFTs: times that all points are read and written. Solvers: calls of the routine, one after another. */
 } EchGpuLaunch;
 /** Parses the text above; fields in any order, unknown ones passed over. False where there is no grid and no shape in it. */

@@ -1045,6 +1045,7 @@ static const struct {
     {"weight_bits", 1, .members = {MEMBER(weight_bits, 64)}},
     {"keys", 1, .members = {MEMBER(keys, 8)}},
     {"passes", 1, .members = {MEMBER(passes, UINT16_MAX)}},
+    {"fills", 1, .members = {MEMBER(fills, 1)}},
 };
 
 static void set_member(EchGpuLaunch *launch, const Member *member, uint64_t value)

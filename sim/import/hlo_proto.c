@@ -364,7 +364,7 @@ static void read_literal(Reader *r, const EchWire *parent, const EchWireField *f
     }
 }
 
-/* OpMetadata: 2 op_name, 3 source_file, 4 source_line, 15 stack_frame_id */
+/* OpMetadata: 2 op_name, 3 source_file, 4 source_line, 12 deduplicated_name, 15 stack_frame_id */
 static void read_metadata(Reader *r, const EchWire *parent, const EchWireField *field, EchInstruction *instruction)
 {
     EchWire wire = ech_wire_sub(parent, field);
@@ -377,6 +377,8 @@ static void read_metadata(Reader *r, const EchWire *parent, const EchWireField *
             file = f;
         else if (f.number == 4)
             line = f.value;
+        else if (f.number == 12 && f.type == ECH_WIRE_BYTES && f.size > 0)
+            instruction->twin = ech_program_builder_string(r->builder, (const char *)f.data, (gssize)f.size);
         else if (f.number == 15)
             frame = f.value;
     }

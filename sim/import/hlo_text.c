@@ -477,6 +477,8 @@ static void read_metadata(Reader *r, const EchAttribute *metadata, EchInstructio
         bool quoted = a.value_n >= 2 && a.value[0] == '"' && a.value[a.value_n - 1] == '"';
         if (slice_is(key, "op_name") && quoted)
             instruction->op_name = unquote(r, a.value, a.value_n);
+        else if (slice_is(key, "deduplicated_name") && quoted)
+            instruction->twin = unquote(r, a.value, a.value_n);
         else if (slice_is(key, "source_file") && quoted)
             file = (Slice){a.value + 1, a.value_n - 2};
         else if (slice_is(key, "source_line"))

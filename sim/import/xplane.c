@@ -238,7 +238,7 @@ typedef struct {
     uint64_t metadata, correlation;
     int64_t offset, duration;
     uint64_t device_duration, bytes, reserved, allocated, requested, given, address, device, program;
-    bool has_program, has_correlation, has_device_duration, has_bytes, has_requested, has_given, has_address, has_allocated;
+    bool has_program, in_graph, has_correlation, has_device_duration, has_bytes, has_requested, has_given, has_address, has_allocated;
     Span details, allocator, op, shape, source;
     EchWire stats; /* not used beyond reading */
 } Event;
@@ -316,6 +316,8 @@ static bool read_event(Reader *r, const EchWire *line, const EchWireField *field
         } else if (is(s.name, "program_id")) {
             e->program = stat_integer(&s);
             e->has_program = true;
+        } else if (is(s.name, "cuda_graph_id")) {
+            e->in_graph = true;
         }
     }
     if (e->duration < 0 || e->duration > INT64_MAX / 4) {
@@ -508,9 +510,15 @@ static void gpu_event(Reader *r, uint32_t queue, Metadata *meta, const Event *e,
     EchGpuLaunch launch = {0};
     if (item.kind == ECH_ITEM_KERNEL && ech_xplane_launch((const char *)e->details.data, e->details.n, &launch))
         ech_gpu_kernel_by_launch(r->capture, r->names, launch, &item);
-    if (item.kind == ECH_ITEM_KERNEL && e->has_program && e->source.n)
-        ech_xplane_programs_launched(r->programs, ech_capture_n_items(r->capture), e->program,
-                                     ech_trace_builder_string(r->builder, (const char *)e->source.data, (gssize)e->source.n));
+    if (item.kind == ECH_ITEM_KERNEL && e->has_program && e->source.n) {
+        EchXplaneLaunched launched = {.item = ech_capture_n_items(r->capture), .program = e->program};
+        launched.instruction = ech_trace_builder_string(r->builder, (const char *)e->source.data, (gssize)e->source.n);
+        launched.launch = e->in_graph && e->has_correlation ? e->correlation : 0;
+        launched.threads = 1;
+        for (int k = 0; k < 3; k++)
+            launched.threads = ech_bytes_mul(launched.threads, ech_bytes_mul(launch.grid[k], launch.block[k]));
+        ech_xplane_programs_launched(r->programs, &launched);
+    }
     ech_capture_add(r->capture, &item);
 }
 
@@ -705,7 +713,7 @@ static bool read_lines(Reader *r, const EchWire *plane_wire, const Plane *plane,
     return !bad(&wire, r->where, error);
 }
 
-/* HLO programs travel in the metadata plane, one per event's stats; the event's number is the program's. */
+/* HLO programs travel in the metadata plane, one an event: its number is the program's, unless its stats say another. */
 static bool read_programs(Reader *r, const EchWire *file, const Plane *plane, GError **error)
 {
     GHashTableIter iter;
@@ -716,19 +724,25 @@ static bool read_programs(Reader *r, const EchWire *file, const Plane *plane, GE
     while (g_hash_table_iter_next(&iter, &key, &value)) {
         EchWire wire = wire_of(file, ((Metadata *)value)->body);
         EchWireField f;
+        uint64_t id = (uint64_t) * (const int64_t *)key;
+        Span module = {0};
         while (ech_wire_next(&wire, &f)) {
             Stat s;
             if (f.number != 5)
                 continue;
             if (!read_stat(r, &wire, &f, plane, &s, error))
                 return false;
-            if ((!is(s.name, "Hlo Proto") && !is(s.name, "hlo_proto")) || s.text.n == 0)
-                continue;
-            ech_xplane_programs_add(r->programs, (uint64_t) * (const int64_t *)key, s.text.data, s.text.n);
-            n++;
+            if ((is(s.name, "Hlo Proto") || is(s.name, "hlo_proto")) && s.text.n > 0)
+                module = s.text;
+            else if (is(s.name, "program_id"))
+                id = stat_integer(&s);
         }
         if (bad(&wire, r->where, error))
             return false;
+        if (!module.n)
+            continue;
+        ech_xplane_programs_add(r->programs, id, module.data, module.n);
+        n++;
     }
     if (n)
         ech_diag_note(r->ret->records, "Hlo Proto", n);

@@ -64,7 +64,7 @@ typedef struct {
     EchId inner;         /* that one, else any: the last */
     EchId scatter, product, convolution, call, sort;
     unsigned reduces, budget;
-    bool transposes, picks, separate;
+    bool transposes, picks, separate, tiled;
 } Body;
 
 /* The dimension that lies fastest, sizes of 1 left out; -1 where there is none. */
@@ -90,6 +90,19 @@ static bool turns(const EchProgram *p, const EchInstruction *i)
     const char *text = ech_program_attribute(i, "dimensions", &n);
     size_t count = text ? ech_program_numbers(text, n, dims, G_N_ELEMENTS(dims)) : 0;
     return (size_t)out < MIN(count, G_N_ELEMENTS(dims)) && dims[out] != in;
+}
+
+/* The same in a kernel of Triton's, whose threads hold tens of elements and take 16 bytes at a time: machine instructions of softmax forward and backward as
+ * XLA of JAX 0.11.2 and ptxas 13.0 make them for an H100 are 20 to 48 an element, 20, 21, 36 and 48 where this says 19, 24, 33 and 25 (the last computes its
+ * exponentials twice). */
+#define TILED 4.0
+static double tiled_instructions(const EchProgram *p, const EchInstruction *i)
+{
+    switch ((int)i->opcode) {
+    case ECH_HLO_EXPONENTIAL: return 9;
+    case ECH_HLO_DIVIDE: return 5;
+    default: return ech_gpu_launch_instructions(p, i);
+    }
 }
 
 static void survey(Body *body, EchId computation, unsigned depth);
@@ -171,7 +184,7 @@ static void survey_one(Body *body, EchId id, unsigned depth)
         if (i->n_operands > 0 && elements_of(p, ech_program_operand(p, i, 0)) > 1)
             body->addresses += ADDRESS * weight;
         return;
-    default: body->instructions += weight * ech_gpu_launch_instructions(p, i); return;
+    default: body->instructions += weight * (body->tiled ? tiled_instructions(p, i) : ech_gpu_launch_instructions(p, i)); return;
     }
 }
 
@@ -240,11 +253,12 @@ static unsigned count_reduces(const EchProgram *p, EchId id, EchId *ret_last)
 }
 
 /* Surveys the body of a fusion, or the instruction itself where it has none. */
-static Body body_of(const EchProgram *p, EchId id, double iteration, bool recomputes)
+static Body survey_body(const EchProgram *p, EchId id, double iteration, bool recomputes, bool tiled)
 {
     Body body = {.p = p,
                  .iteration = iteration,
                  .recomputes = recomputes,
+                 .tiled = tiled,
                  .reduce = ECH_NONE,
                  .scatter = ECH_NONE,
                  .product = ECH_NONE,
@@ -261,6 +275,11 @@ static Body body_of(const EchProgram *p, EchId id, double iteration, bool recomp
     body.inner = body.reduce == ECH_NONE ? last : body.reduce;
     survey_one(&body, id, 0);
     return body;
+}
+
+static Body body_of(const EchProgram *p, EchId id, double iteration, bool recomputes)
+{
+    return survey_body(p, id, iteration, recomputes, false);
 }
 
 static uint16_t whole(double instructions)
@@ -496,14 +515,18 @@ static size_t tiles_of(const EchInstruction *i, uint64_t *ret, size_t max)
     return count;
 }
 
-/* The tile of k: what the nested fusion behind the first operand takes along the contracted dimension; older programs say block_k. */
+/* The tile of k: what the dot's own configuration says (newest), what the nested fusion behind the first operand takes along the contracted dimension; older
+ * programs say block_k. */
 static uint64_t tile_k(const EchProgram *p, EchId dot)
 {
     const EchInstruction *d = &p->instructions[dot];
     EchId at = ech_program_operand(p, d, 0);
     uint64_t tiles[ECH_LAYOUT_MAX_RANK];
     size_t n;
-    int64_t dim = -1;
+    int64_t dim = -1, own = 0;
+    const char *sizes = ech_program_config(d, "sizes", &n);
+    if (sizes && ech_program_numbers(sizes, n, &own, 1) == 1 && own > 0)
+        return (uint64_t)own;
     const char *text = ech_program_attribute(d, "lhs_contracting_dims", &n);
     if (!text || ech_program_numbers(text, n, &dim, 1) < 1)
         return 0;
@@ -547,6 +570,8 @@ static bool triton_product(const EchProgram *p, EchId id, EchId dot, EchGpuLaunc
     ret->block[0] = (uint32_t)(warps * 32);
     ret->shared = (uint32_t)MIN((uint64_t)ret->stages * ret->tile_k * (uint64_t)(ret->tile_m + ret->tile_n) * ret->operand_bytes, (uint64_t)UINT32_MAX);
     ret->registers = (uint32_t)CLAMP(40 + (uint32_t)ret->tile_m * ret->tile_n / ret->block[0], 40u, 255u); /* sums and addresses */
+    double others = survey_body(p, id, (double)MAX(elements_of(p, id), 1u), false, true).instructions;
+    ret->instructions = others >= 1 ? whole(others) : 0;
     return true;
 }
 
@@ -684,7 +709,15 @@ static bool config_is(const EchInstruction *i, const char *key, const char *valu
     return text && n == strlen(value) && memcmp(text, value, n) == 0;
 }
 
-static bool library_call(const EchProgram *p, EchId id, EchGpuLaunch *ret)
+/* cuBLAS's products for sm_90 with more tiles than there are multiprocessors deal them out by a counter, which a fill of four bytes sets to zero before: most
+ * of those with a grid of 132 blocks in PyTorch's profiles, none with fewer (traces/gpu_h100-sxm/models). @sms times the largest tile are so many. */
+#define LARGEST_TILE (256 * 128)
+static bool deals_tiles(const EchGpuLaunch *l, uint32_t sms)
+{
+    return ech_bytes_mul(ech_bytes_mul(l->batch, l->m), l->n) > ech_bytes_mul(sms, LARGEST_TILE);
+}
+
+static bool library_call(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *ret)
 {
     const EchInstruction *i = &p->instructions[id];
     bool backward = false;
@@ -695,6 +728,7 @@ static bool library_call(const EchProgram *p, EchId id, EchGpuLaunch *ret)
         if (!product_sizes(p, id, ret))
             return false;
         ret->arithmetic = arithmetic_of(p, id, true);
+        ret->fills = ret->arithmetic == ECH_GPU_WGMMA + 1 && deals_tiles(ret, sms);
         return true;
     }
     if (strstr(i->target, "cudnn$conv"))
@@ -711,6 +745,16 @@ static bool library_call(const EchProgram *p, EchId id, EchGpuLaunch *ret)
     return false;
 }
 
+/* Registers of a thread of Triton's that holds its share of a block's tile in f32: of every whole array that is read, and of what lies between two reductions
+ * where the result is as large as what is reduced. ptxas 13.0 for an H100 has 80, 88, 168 and 255 of softmax's four kernels, 64 elements a thread, and 31 of a
+ * normalisation's of 16, where this says 88, 88, 152, 216 and 40. */
+static uint32_t tile_registers(uint64_t elements, uint64_t blocks, uint32_t threads, uint64_t arrays, unsigned reduces, bool keeps)
+{
+    uint64_t each = blocks > 0 && threads > 0 ? ech_div_up(elements, ech_bytes_mul(blocks, threads)) : 0;
+    uint64_t held = reduces == 0 ? 0 : arrays + (reduces > 1 && keeps ? 1 : 0);
+    return (uint32_t)CLAMP(24 + ech_bytes_mul(each, held), 24u, 255u);
+}
+
 static bool fusion(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *ret)
 {
     const EchInstruction *i = &p->instructions[id];
@@ -718,7 +762,7 @@ static bool fusion(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *re
         return false;
     Body body = body_of(p, id, (double)written_elements(p, id), true);
     if (body.call != ECH_NONE) /* a library's call whose operands or result are slices */
-        return library_call(p, body.call, ret);
+        return library_call(p, body.call, sms, ret);
     if (body.sort != ECH_NONE)
         return ech_program_gpu_sort(p, body.sort, ret);
     if (i->fusion_kind == 'C') {
@@ -739,15 +783,18 @@ static bool fusion(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *re
         if (!layout || n != layout->rank)
             return false;
         ech_gpu_launch_tiles(layout->dims, tiles, n, (uint32_t)CLAMP(warps, 1u, 32u), ret);
-        uint64_t elements = elements_of(p, id);
+        uint64_t elements = elements_of(p, id), whole_arrays = 0;
         for (uint32_t k = 0; k < i->n_operands; k++)
             elements = MAX(elements, elements_of(p, ech_program_operand(p, i, k)));
-        Body tiled = body_of(p, id, (double)elements, false);
+        for (uint32_t k = 0; k < i->n_operands; k++)
+            whole_arrays += elements_of(p, ech_program_operand(p, i, k)) == elements;
+        Body tiled = survey_body(p, id, (double)elements, false, true);
         ret->kind = ECH_GPU_SOFTMAX_WARP;
         ret->elements = elements;
         ret->operand_bytes = element_bytes(p, id);
         ret->trips = (uint8_t)MIN(1 + tiled.reduces, 8u); /* each reduction is a barrier */
-        ret->instructions = whole(PLAIN + tiled.instructions);
+        ret->registers = tile_registers(elements, ech_gpu_blocks(ret), ret->block[0], whole_arrays, tiled.reduces, elements_of(p, id) == elements);
+        ret->instructions = whole(TILED + tiled.instructions);
         return true;
     }
     if (body.product != ECH_NONE || body.convolution != ECH_NONE) /* fused before any compiler saw it: the product is a kernel of a library */
@@ -773,7 +820,7 @@ bool ech_program_gpu_launch(const EchProgram *p, EchId id, uint32_t sms, EchGpuL
     bool known = false;
     switch ((int)i->opcode) {
     case ECH_HLO_FUSION: known = fusion(p, id, sms, &launch); break;
-    case ECH_HLO_CUSTOM_CALL: known = library_call(p, id, &launch); break;
+    case ECH_HLO_CUSTOM_CALL: known = library_call(p, id, sms, &launch); break;
     case ECH_HLO_DOT:
         known = product_sizes(p, id, &launch);
         launch.kind = ECH_GPU_PRODUCT;

@@ -616,6 +616,29 @@ static int32_t space_of(const EchProgram *p, EchId shape)
     return p->shapes[ech_program_first_array(p, shape)].space;
 }
 
+/* The operand that is written into the first one: that whose bytes the inner update's operand 1 has. */
+static uint32_t update_operand(const EchProgram *p, const EchInstruction *i, uint32_t skip, const EchInstruction *work)
+{
+    if (!work || work->n_operands < 2)
+        return skip + 1;
+    EchBytes bytes = p->shapes[p->instructions[p->operands[work->first_operand + 1]].shape].bytes;
+    for (uint32_t k = skip + 1; k < i->n_operands; k++)
+        if (p->shapes[p->instructions[p->operands[i->first_operand + k]].shape].bytes == bytes)
+            return k;
+    return skip + 1;
+}
+
+/* XLA puts the body of a loop into a CUDA graph, slices that move of themselves included, and lets its commands run one after the other
+ * (xla_gpu_enable_command_buffer, xla_gpu_command_buffer_scheduling_mode; JAX 0.11.2 on an H100, traces/gpu_h100-sxm/jax_profile.xplane.pb.gz): what follows
+ * waits. Copies of whole arrays (copy-start) are in no graph. */
+static void in_order(Lowerer *l, EchId id)
+{
+    if (!l->in_graph || l->started[id] == ECH_NONE)
+        return;
+    wait_for(l, id, l->started[id]);
+    ech_diag_note(l->diag, "copies_in_order_of_a_graph", 1);
+}
+
 /* First position below the result's member {1}, and the outer operand that holds the bytes that move. */
 static void async_start(Lowerer *l, EchId id)
 {
@@ -650,17 +673,18 @@ static void async_start(Lowerer *l, EchId id)
         opcode = ECH_HLO_DYNAMIC_SLICE;
     EchId first = ech_program_operand(p, i, skip);
     if (opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && i->n_operands > skip + 1) {
-        /* The update is the operand whose bytes the inner update's operand 1 has. */
-        EchId update = ech_program_operand(p, i, skip + 1);
+        EchId update = ech_program_operand(p, i, update_operand(p, i, skip, work));
         EchBytes bytes = p->shapes[p->instructions[update].shape].bytes;
         copy(l, id, ech_lower_buffer_at(l, update, 0), space_of(p, p->instructions[update].shape), ech_lower_buffer_at(l, id, result),
              space_of(p, result_shape), bytes);
+        in_order(l, id);
         return;
     }
     if (opcode == ECH_HLO_SLICE || opcode == ECH_HLO_DYNAMIC_SLICE || opcode == ECH_HLO_COPY) {
         EchBytes bytes = p->shapes[result_shape].is_tuple ? p->shapes[result_shape].dense : p->shapes[result_shape].bytes;
         EchId to = p->shapes[result_shape].is_tuple ? ECH_NONE : ech_lower_buffer_at(l, id, result);
         copy(l, id, ech_lower_buffer_at(l, first, 0), space_of(p, p->instructions[first].shape), to, space_of(p, result_shape), bytes);
+        in_order(l, id);
         return;
     }
     EchCollective type = collective_of(opcode);
@@ -695,6 +719,27 @@ static void async_start(Lowerer *l, EchId id)
 static void lower_called(Lowerer *l, EchId caller, EchId computation);
 static void lower_computation(Lowerer *l, EchId computation);
 
+/* Commands that XLA makes a graph of at least (xla_gpu_graph_min_graph_size). */
+#define LEAST_COMMANDS 5
+
+static bool becomes_graph(const EchProgram *p, EchId body)
+{
+    const EchComputation *c = &p->computations[body];
+    unsigned commands = 0;
+    for (uint32_t k = 0; k < c->n; k++) {
+        EchHlo opcode = (EchHlo)p->instructions[c->first + k].opcode;
+        commands += opcode == ECH_HLO_FUSION || opcode == ECH_HLO_CUSTOM_CALL || opcode == ECH_HLO_ASYNC_START;
+    }
+    return p->platform == ECH_PLATFORM_GPU && commands >= LEAST_COMMANDS;
+}
+
+/* The compiler knows how often the loop runs: on a GPU the host counts, and the condition is no kernel. */
+static bool counted(const EchInstruction *i)
+{
+    uint64_t n;
+    return ech_program_config_u64(i, "known_trip_count.n", &n);
+}
+
 static void lower_loop(Lowerer *l, EchId id)
 {
     const EchProgram *p = l->p;
@@ -717,8 +762,12 @@ static void lower_loop(Lowerer *l, EchId id)
     EchId loop = add_op(l, op, i, l->core);
     (void)add_op(l, ech_op_init(ECH_OP_MARK), i, l->core);
     guint pending = l->pending->len;
-    lower_called(l, id, ech_program_called(p, i, 0));
+    bool in_graph = l->in_graph;
+    l->in_graph = becomes_graph(p, ech_program_called(p, i, 1));
+    if (!(p->platform == ECH_PLATFORM_GPU && counted(i)))
+        lower_called(l, id, ech_program_called(p, i, 0));
     lower_called(l, id, ech_program_called(p, i, 1));
+    l->in_graph = in_graph;
     /* What a body starts and does not end itself is not waited for outside. */
     if (l->pending->len > pending)
         g_array_set_size(l->pending, pending);

@@ -46,6 +46,7 @@ typedef struct {
     const EchKernelModel *own_model;       /* how the compiler priced them, on the chip it compiled for */
     EchKernelMemo *memo;                   /* what they were priced at before */
     const EchStationaryPrices *stationary; /* of every kernel, on a chip whose weights stay in the array; else NULL */
+    bool in_graph;                         /* inside the body of a loop that XLA makes a CUDA graph of */
     unsigned remarks;
     unsigned opaque;  /* kernels of the program's own (Pallas) whose work nothing tells, ... */
     unsigned assumed; /* kernels whose branches hang on data that is not known, ... */

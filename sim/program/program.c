@@ -786,6 +786,8 @@ EchProgramBuilder *ech_program_builder_new_from(const EchProgram *program)
         instruction->opcode_name = g_string_chunk_insert_const(p->strings, instruction->opcode_name);
         if (instruction->op_name)
             instruction->op_name = g_string_chunk_insert_const(p->strings, instruction->op_name);
+        if (instruction->twin)
+            instruction->twin = g_string_chunk_insert_const(p->strings, instruction->twin);
         if (instruction->source)
             instruction->source = g_string_chunk_insert_const(p->strings, instruction->source);
         if (instruction->target)

@@ -74,6 +74,7 @@ typedef struct {
     const char *config_of;
     uint32_t config_n;
     const char *op_name; /**< metadata op_name, or NULL. */
+    const char *twin;    /**< metadata deduplicated_name: the first instruction whose kernel runs for this one too; or NULL. */
     const char *source;  /**< Frames of the program's source, innermost first, one a line: "dir/model.py:29:layer"; or NULL. */
     const char *target;  /**< custom_call_target, or NULL. */
     uint64_t id;         /**< HloProto: the instruction's unique id; else 0. */

@@ -420,6 +420,33 @@ for i, name in {1: "hlo_op", 2: "program_id", 3: "kernel_details"}.items():
     busy += entry(5, i, f(1, i) + f(2, name))
 put("hlo_proto", "all_reduce.pb", program)
 put("xplane", "gpu_program.pb", f(1, busy) + f(1, metadata))
+# Its kernels in a CUDA graph, of which only the graph is told: by name (two instructions of one kernel), by what stands between, a copy of the driver's by its size.
+def kernel_of(id, name, operand, more=b""):
+    return instruction(id, name, "fusion", F32, (operand,), f(11, "kLoop") + f(38, packed(2)) + more)
+
+
+def product(id, name, lhs, rhs):
+    return instruction(id, name, "custom-call", F32, (lhs, rhs), f(28, "__cublas$gemm"))
+
+
+graph = computation(3, "main", 15, [F32], F32, instruction(6, "p", "parameter", F32), kernel_of(7, "loop_add_fusion.1", 6), product(8, "custom-call.1", 7, 7), kernel_of(9, "loop_negate_fusion", 8),
+                    instruction(10, "copy.1", "copy", F32, (9,)), kernel_of(11, "loop_add_fusion.2", 10, f(7, f(12, "loop_add_fusion.1"))), product(12, "custom-call.2", 11, 11),
+                    product(13, "custom-call.3", 12, 6), kernel_of(14, "loop_negate_fusion.2", 13), kernel_of(15, "loop_negate_fusion_2", 14))
+graph = f(1, f(1, "jit_g") + f(2, "main") + add + fused + graph + f(4, f(1, F32) + f(2, F32)) + f(5, 21) + f(6, 3) + f(7, f(1, f(1, 3) + f(2, f(1, packed(*range(6, 16)))))))
+graphs = f(2, "/host:metadata") + entry(5, 1, f(1, 1) + f(2, "Hlo Proto")) + entry(5, 2, f(1, 2) + f(2, "program_id"))
+graphs += entry(4, 1, f(1, 1) + f(2, "jit_g(21)") + f(5, f(1, 1) + f(6, graph)) + f(5, f(1, 2) + f(3, 21)))
+kernels = ["loop_add_fusion_1", "nvjet_a", "loop_negate_fusion", "memcpy128", "nvjet_b", "nvjet_c", "loop_negate_fusion_2", "memcpy32", "reduce_b"]
+order = [1, 2, 3, 4, 1, 5, 6, 7, 8, 9, 1]
+inside = b""
+for n, kernel in enumerate(order):
+    stats = f(4, f(1, 1) + f(5, "command_buffer_1")) + f(4, f(1, 2) + f(3, 21)) + f(4, f(1, 4) + f(3, 9)) + f(4, f(1, 5) + f(3, 3))
+    inside += ev(kernel, n * 10 * US, US, stats + f(4, f(1, 3) + f(5, "regs:16 static_shared:0 dynamic_shared:0 grid:1024,1,1 block:256,1,1 occ_pct:100")))
+graphed = f(2, "/device:GPU:0") + f(3, f(1, 7) + f(2, "Stream #7(Kernel)") + f(3, 5) + inside)
+for i, name in enumerate(kernels, 1):
+    graphed += entry(4, i, f(1, i) + f(2, name))
+for i, name in {1: "hlo_op", 2: "program_id", 3: "kernel_details", 4: "correlation_id", 5: "cuda_graph_id"}.items():
+    graphed += entry(5, i, f(1, i) + f(2, name))
+put("xplane", "gpu_graph.pb", f(1, graphs) + f(1, graphed))
 # Two programs of one module, which is no program: stored once, referred to by both.
 shared = f(2, "/host:metadata") + entry(5, 1, f(1, 1) + f(2, "Hlo Proto")) + entry(5, 2, f(1, 2) + f(2, b"\xff\xff\xff\xff"))
 for i in (17, 18):

@@ -94,7 +94,7 @@ $ cd $T; echelon alloc nothing.txt -a bfc
 echelon: nothing.txt: No such file or directory
 exit 1
 $ echelon alloc traces/gpt_nothing.h100 -c 16GiB
-traces/gpt_nothing.h100: hlo, 180 events; device memory 16 GiB
+traces/gpt_nothing.h100: hlo, 176 events; device memory 16 GiB
 no allocator needs less than 32.0 MiB
 arguments and constants, 6.50 MiB, come first and stay; loop bodies once
 
@@ -115,7 +115,7 @@ compiler: the compiler's own assignment, tuple tables and alignment included: wh
 frag: what of the most that is reserved is not in use at the peak; waste: lost to rounding then; largest: free block of what is reserved at the end; segments: how often more was taken from the device
 whole: the pool is taken at the start; what is needed of it, holes included, is what 'smallest' tells (--smallest)
 $ echelon alloc traces/gpt_nothing.h100 -c 25MiB --temporaries -a compiler -a pytorch
-traces/gpt_nothing.h100: hlo, 173 events; device memory 25 MiB
+traces/gpt_nothing.h100: hlo, 169 events; device memory 25 MiB
 no allocator needs less than 25.5 MiB
 arguments and constants, 6.50 MiB, are left out; loop bodies once
 
@@ -125,7 +125,7 @@ pytorch                  14   23.6 MiB    24 MiB   1.5 %   513 KiB    20 MiB    
 
 compiler: the compiler's own assignment, tuple tables and alignment included: what it asks the runtime for, once
 
-pytorch: out of memory at event 18, 512 KiB for fusion.168, though as many bytes are free: fragmentation; a program ends there, the replay goes on without it: 13 more, 14 of all 14 are fragmentation; --report says what stood in the way
+pytorch: out of memory at event 16, 512 KiB for fusion.168, though as many bytes are free: fragmentation; a program ends there, the replay goes on without it: 13 more, 14 of all 14 are fragmentation; --report says what stood in the way
 frag: what of the most that is reserved is not in use at the peak; waste: lost to rounding then; largest: free block of what is reserved at the end; segments: how often more was taken from the device
 exit 3
 $ echelon alloc tests/golden/data/oom.pickle

@@ -54,7 +54,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
 
   Who asked for it (forward, recomputed, backward)
     aten::to                      33.0 ms   47.8 % ##########..........
-    Optimizer.step#AdamW.step     7.26 ms   10.5 % ##..................
+    Optimizer.step#AdamW.step     7.27 ms   10.5 % ##..................
     head (Linear)                 6.63 ms    9.6 % ##..................  2.24 ms, -, 4.39 ms
     blocks.* (Block)              3.35 ms    4.9 % #...................  1.07 ms, -, 2.28 ms
     aten::cross_entropy_loss      3.32 ms    4.8 % #...................
@@ -108,11 +108,11 @@ $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\ns
   1..2  yes   24.3 ms    1.932  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
   It takes 43.0 ms, bound by hbm port (43 % of the critical path).
-    It takes 37.8 % less time: 69.0 ms -> 43.0 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
+    It takes 37.7 % less time: 69.0 ms -> 43.0 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
   It takes 148 ms, bound by the host's launches (52 % of the critical path).
     It takes 2.15 times as long: 69.0 ms -> 148 ms. Along the critical path: +77.0 ms the host's launches.
-    the host's launches           77.4 ms   52.3 % ##########..........
+    the host's launches           77.4 ms   52.2 % ##########..........
     for the host's launches       80.1 ms   21.7 % ####................
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
   It takes 153 ms, bound by pageable port (48 % of the critical path).
@@ -136,8 +136,8 @@ in use when most is, 4.63 GiB, by what asked for it
 
 $ echelon import traces/gpt_pytorch.h100 --anonymize -o $T/a.ech >/dev/null 2>&1; for pass in pin 'remat:modules=*.0' offload:what=activations; do for f in $T/a.ech traces/gpt_pytorch.h100; do echelon run --trace $f --device h100-sxm --engine native --pass $pass | grep -E "It takes|reserved by|Steps|forward, recomp" >$T/$(basename $f).said; done; cmp $T/a.ech.said $T/gpt_pytorch.h100.said; grep Steps $T/a.ech.said; done; ! grep -e gpt_train -e /opt/ $T/a.ech
   Steps: 2, the middle one takes 12.1 ms; --step N tells all of this of one alone
-  Steps: 2, the middle one takes 12.5 ms; --step N tells all of this of one alone
-  Steps: 2, the middle one takes 37.3 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 12.6 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 37.4 ms; --step N tells all of this of one alone
 $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 13.0 ms; --step N tells all of this of one alone
@@ -201,9 +201,9 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
   For 63 % of that the GPU waits for the program's host: 15 us for each launch (runtime.eager_launch_ps; of a core of an AMD EPYC. In a virtual machine with an H100 launches took 26 to 45 us). Other hosts differ: a step that waits for it, timed, less its launches, over its operators, is its eager_operator_ps (--set device.runtime.eager_operator_ps=6.2us).
 
   Critical path
-    the host's launches           12.8 ms   62.6 % #############.......
+    the host's launches           12.8 ms   62.5 % #############.......
     overhead                      4.61 ms   22.6 % #####...............
-    hbm port                      1.47 ms    7.2 % #...................
+    hbm port                      1.49 ms    7.3 % #...................
   Longest operations
     Memcpy HtoD (Pageable -> Device)              1.36 ms    6.7 % #...................  copy, 27 times
     cudaHostAlloc                                  960 us    4.7 % #...................  call, on the host, page by page
@@ -213,7 +213,7 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
     stream_executor::gp...eAllocatorKernelImpl     257 us    1.3 % ....................  kernel, roofline, 20 times
 
   Kernel times: 1010 roofline; 163 kernel model; 1 on the host, page by page. Engine: simgrid (SimGrid version ...).
-  Of the kernels' time 11 % is products, which are held against published times; 14 % other kernels with constants from recorded ones of their class; 75 % of no known class: bytes and operations at the device's rates.
+  Of the kernels' time 11 % is products, which are held against published times; 15 % other kernels with constants from recorded ones of their class; 75 % of no known class: bytes and operations at the device's rates.
   - 56 copies of 12.0 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
 $ echelon alloc traces/keras_cnn.h100/cnn.pretend.gz | sed -n '1,9p'
 traces/keras_cnn.h100/cnn.pretend.gz: pretend, 1148 events; device memory 78.6 GiB, what the pretended device had beside its context
@@ -234,34 +234,34 @@ this snapshot tells no times; it cannot be merged with what was asked of a devic
 $ gzip -dc traces/keras_cnn.h100/cnn.pretend.gz | sed 's/"h100-sxm"/"l4"/' >$T/k.pretend; echelon run --trace $T/k.pretend --device l4 --engine native | grep -o 'reserved by allocator [^;]*'
 reserved by allocator tensorflow:compute_capability=8.9, as recorded
 $ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
-  It takes 4.26 ms, bound by latency inside kernels (46 % of the critical path).
+  It takes 4.51 ms, bound by latency inside kernels (48 % of the critical path).
   Longest operations
-    cudaHostAlloc                 960 us  22.6 %  call, on the host, page by page, 3 times
-    Memcpy DtoD...e -> Device)    473 us  11.1 %  copy, 299 times
-    gemm_fusion_dot.39           72.2 us   1.7 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
-    gemm_fusion_dot.40           72.2 us   1.7 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
-    gemm_fusion_dot.42           72.2 us   1.7 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
-    gemm_fusion_dot.45           72.2 us   1.7 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
+    cudaHostAlloc                 960 us  21.3 %  call, on the host, page by page, 3 times
+    Memcpy DtoD...e -> Device)    473 us  10.5 %  copy, 299 times
+    gemm_fusion_dot.33            111 us   2.5 %  kernel, product, 12 times, gpt_step.py:28
+    gemm_fusion_dot.35            111 us   2.5 %  kernel, product, 12 times, gpt_step.py:30
+    gemm_fusion_dot.43           93.0 us   2.1 %  kernel, product, 12 times, gpt_step.py:31
+    gemm_fusion_dot.39           72.2 us   1.6 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
 
   Kernel times: 8 roofline; 846 kernel model; 3 on the host, page by page. Engine: native (0.1.0).
-  Of the kernels' time 47 % is products, which are held against published times; 51 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter); 1 % bytes and operations at the device's rates.
+  Of the kernels' time 48 % is products, which are held against published times; 51 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter); 1 % bytes and operations at the device's rates.
   - 846 kernels that XLA compiled are priced as in the folders of their programs beside: jit_step
   - 8 kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (jit_broadcast_in_dim)
-  - 225 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
+  - 189 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
 $ echelon run --trace traces/gpt_jax.h100/gpt.step --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
-  It takes 1.01 ms, bound by latency inside kernels (77 % of the critical path).
+  It takes 1.09 ms, bound by latency inside kernels (77 % of the critical path).
   Longest operations
-    gemm_fusion_dot.39    24.1 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
-    gemm_fusion_dot.40    24.1 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
-    gemm_fusion_dot.42    24.1 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
-    gemm_fusion_dot.45    24.1 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
-    gemm_fusion_dot.4     23.0 us    2.3 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
-    gemm_fusion_dot.6     23.0 us    2.3 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
+    gemm_fusion_dot.33    37.0 us    3.4 % .........  kernel, product, 4 times, gpt_step.py:28
+    gemm_fusion_dot.35    37.0 us    3.4 % .........  kernel, product, 4 times, gpt_step.py:30
+    gemm_fusion_dot.43    31.0 us    2.8 % .........  kernel, product, 4 times, gpt_step.py:31
+    gemm_fusion_dot.39    24.1 us    2.2 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
+    gemm_fusion_dot.40    24.1 us    2.2 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
+    gemm_fusion_dot.42    24.1 us    2.2 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
 
-  Kernel times: 130 kernel model. Engine: native (0.1.0).
-  Of the kernels' time 40 % is products, which are held against published times; 60 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter).
+  Kernel times: 128 kernel model. Engine: native (0.1.0).
+  Of the kernels' time 41 % is products, which are held against published times; 58 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter).
   - buffer assignment taken from traces/gpt_jax.h100/gpt.step/program.buffer-assignment.txt.gz
-  - 21 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
+  - 18 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
 $ cp traces/gpt_jax.h100/gpt.pretend.gz $T/alone.pretend.gz; cd $T; echelon run --trace alone.pretend.gz --device h100-sxm --engine native | sed -n '/It takes/p;/beside/p'
   59.3 GiB reserved by allocator jax, as recorded; 512 B beside it, from the device itself (variables of modules); nvidia-smi would show 59.8 GiB, 512 MiB of it the process's context.
   It takes 9.37 ms, bound by hbm port (70 % of the critical path).

@@ -113,7 +113,7 @@ bf16[5,3]
 $ echelon alloc traces/gpt_nothing.v5e --allocator best_fit | head -1
 traces/gpt_nothing.v5e: hlo, 31 events; device memory 15.8 GiB, tpu-v5e
 $ echelon alloc traces/gpt_nothing.h100 --allocator best_fit | head -1
-traces/gpt_nothing.h100: hlo, 180 events; device memory 80 GiB, assumed (--device or --capacity says it)
+traces/gpt_nothing.h100: hlo, 176 events; device memory 80 GiB, assumed (--device or --capacity says it)
 $ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep:\n  - {path: device.memories.hbm.size, values: [x1, x2]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:4:47: device.memories.hbm.size=x1: there is no 'size' to multiply; expected one of kind, dram, space, capacity, available, assignment_limit, nominal, read, write, both, latency, granule, assignable
 $ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep:\n  - {path: passes, values: ["", padd]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"

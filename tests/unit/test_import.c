@@ -1116,6 +1116,50 @@ START_TEST(xplane_programs_of_gpus)
 }
 END_TEST
 
+static bool has_work(const EchTrace *t, const char *name, unsigned nth)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(t); i++) {
+        const EchOp *op = &ech_trace_ops(t)[i];
+        if (op->kind == ECH_OP_KERNEL && strcmp(ech_trace_string(t, op->name), name) == 0 && nth-- == 0)
+            return op->n_uses > 0;
+    }
+    ck_abort_msg("no kernel %s", name);
+}
+
+/* Of kernels in a CUDA graph the graph is told: they have work by their name, which an instruction's or two equal ones' is, or by what ran before and after.
+ * Not where two instructions' names make one kernel's and differ, nor without a kernel on both sides, nor copies of no size that the program copies. */
+START_TEST(xplane_programs_of_graphs)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("xplane/gpu_graph.pb", "xplane");
+    const EchTrace *t = import->trace;
+    ck_assert(has_work(t, "loop_add_fusion_1", 0) && has_work(t, "loop_add_fusion_1", 1) && has_work(t, "loop_negate_fusion", 0));
+    ck_assert(has_work(t, "nvjet_a", 0));
+    ck_assert(has_work(t, "nvjet_b", 0) && has_work(t, "nvjet_c", 0) && has_work(t, "loop_negate_fusion_2", 0));
+    ck_assert(!has_work(t, "memcpy32", 0) && !has_work(t, "reduce_b", 0));
+    const EchOp *copy = ech_test_op(t, ECH_OP_COPY, "memcpy128");
+    ck_assert_uint_eq(copy->bytes, 4 << 20);
+    ck_assert_int_eq(copy->bytes_origin, ECH_INFERRED);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernel_traffic_from_programs"), 8);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_of_graphs_by_name"), 5);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "copies_of_graphs_from_programs"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_of_graphs_not_in_programs"), 2);
+}
+END_TEST
+
+/* A step of JAX on an H100: three launches each of two loops' graphs, ten times; all that is not told is what memory is filled with. */
+START_TEST(xplane_of_an_h100)
+{
+    g_autoptr(EchImport) import = ech_test_import(ECH_SOURCE_DIR "/traces/gpu_h100-sxm/jax_profile.xplane.pb.gz", NULL);
+    const EchTrace *t = import->trace;
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernel_traffic_from_programs"), 345);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_of_graphs_by_name"), 300);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "copies_of_graphs_from_programs"), 180);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_of_graphs_not_in_programs"), 0);
+    const EchOp *product = ech_test_op(t, ECH_OP_KERNEL, "nvjet_sm90_tst_176x128_64x5_1x2_h_bz_TNN");
+    ck_assert_uint_eq(ech_trace_work(t)[product->first_work].count, UINT64_C(2) * 4096 * 4096 * 1024);
+}
+END_TEST
+
 /* Many ids may refer to one module in a small file: it is read, here in vain, once. */
 START_TEST(xplane_programs_of_one_module)
 {
@@ -1318,6 +1362,8 @@ int main(void)
     tcase_add_test(tcase, xplanes_in_one_file);
     tcase_add_test(tcase, snapshot_of_devices_at_once);
     tcase_add_test(tcase, xplane_programs_of_gpus);
+    tcase_add_test(tcase, xplane_programs_of_graphs);
+    tcase_add_test(tcase, xplane_of_an_h100);
     tcase_add_test(tcase, xplane_programs_of_one_module);
     tcase_add_test(tcase, instructions_of_one_text);
     tcase_add_test(tcase, json_twin_of_a_gpus_xplane);

@@ -280,6 +280,37 @@ START_TEST(real_profile)
 }
 END_TEST
 
+/* A step of JAX on an H100, kernel by kernel: products of Triton's and cuBLAS's, 82 % of its kernels' time, what is written by many small blocks, copies. */
+START_TEST(xla_on_an_h100)
+{
+    static const struct {
+        const char *name;
+        double least, most;
+    } kernels[] = {{"gemm_fusion_dot_general_2", 0.9, 1.1}, {"gemm_fusion_dot_general_3", 0.9, 1.1}, {"nvjet_sm90_tst_176x128_64x5_1x2_h_bz_TNN", 0.85, 1.18},
+                   {"loop_multiply_fusion", 0.9, 1.1},      {"loop_broadcast_fusion", 0.95, 1.05},   {"loop_subtract_fusion_2", 0.9, 1.1}};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_file(ECH_SOURCE_DIR "/traces/gpu_h100-sxm/jax_profile.xplane.pb.gz", NULL, NULL, &error);
+    ck_assert_ok(import != NULL, error);
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
+    g_autoptr(EchValidation) validation = ech_validate_trace(import->trace, device, &error);
+    ck_assert_ok(validation != NULL, error);
+    ck_assert_uint_eq(validation->n_pairs, 594);
+    for (size_t k = 0; k < G_N_ELEMENTS(kernels); k++) {
+        double measured = 0, predicted = 0;
+        for (size_t i = 0; i < validation->n_pairs; i++) {
+            const EchValidatePair *pair = &validation->pairs[i];
+            if (strcmp(pair->name, kernels[k].name) == 0) {
+                measured += (double)pair->measured;
+                predicted += (double)pair->predicted;
+            }
+        }
+        ck_assert_msg(predicted > kernels[k].least * measured && predicted < kernels[k].most * measured, "%s: %g of %g ps", kernels[k].name, predicted,
+                      measured);
+    }
+    ck_assert(fabs((double)validation->wholes[0].predicted / (double)validation->wholes[0].measured - 1) < 0.05);
+}
+END_TEST
+
 /* Estimates that XLA leaves in backend_config, as it prints them: of several models the one made for the kernel; what is no number is none. */
 #define COST(time, name) "{\"end_to_end_cycles\":1,\"exec_time_us\":" time ",\"compute_time_us\":0,\"memory_access_time_us\":0,\"name\":\"" name "\"}"
 #define KERNEL(name, costs)                                                                                                                                    \
@@ -352,6 +383,7 @@ int main(void)
     tcase_add_test(cases, nothing_recorded);
     tcase_add_test(cases, absurd_times);
     tcase_add_test(cases, real_profile);
+    tcase_add_test(cases, xla_on_an_h100);
     tcase_add_test(cases, estimates_of_gpu_programs);
     tcase_add_test(cases, gpu_programs_without_estimates);
     suite_add_tcase(suite, cases);
