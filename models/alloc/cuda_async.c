@@ -49,6 +49,7 @@ typedef struct {
     uint32_t n_segments, spare_segment, live_segments;
     uint32_t growing; /* The segment at the end, which grows, and is there when it is empty, too. */
     uint32_t reservation;
+    bool has_small_pieces; /* The device was nearly full once. */
     uint64_t base_address;
     Pool *pools;
     uint32_t n_pools, last_pool;
@@ -374,6 +375,8 @@ static void trim(Async *self, uint32_t pool, EchBytes keep)
     for (EchTreeIter it = ech_tree_last(tree); self->base.stats.reserved > keep && it.leaf;) {
         uint32_t at = ech_tree_iter_value(it);
         Block block = self->blocks[at];
+        if (block.bytes < (self->has_small_pieces ? self->base.memory.granule : self->growth))
+            return;
         Segment segment = self->segments[block.segment];
         uint64_t end = block.address + block.bytes, from = segment.address + ech_round_up(block.address - segment.address, self->growth), to = end;
         if (end < segment.end)
@@ -422,6 +425,7 @@ static bool gather_pages(Async *self, uint32_t pool, EchBytes bytes)
     }
     if (there < whole)
         return false;
+    self->has_small_pieces = true;
     for (guint i = 0; i < found->len; i++) {
         uint32_t at = g_array_index(found, uint32_t, i);
         const Block *block = &self->blocks[at];
@@ -506,8 +510,10 @@ static uint32_t grow(Async *self, uint32_t pool, EchBytes bytes)
     uint32_t tail = tail_for(self, pool);
     EchBytes lacks = bytes - (tail ? self->blocks[tail].bytes : 0);
     uint32_t at = extend(self, ech_round_up(lacks, self->growth));
-    if (!at)
+    if (!at) {
         at = extend(self, ech_round_up(lacks, self->base.memory.granule));
+        self->has_small_pieces |= at != 0;
+    }
     if (!at || !tail)
         return at;
     pull(self, tail);

@@ -1218,6 +1218,19 @@ START_TEST(async_pool_follows_streams)
 }
 END_TEST
 
+/* Of all blocks, which come in the order of their addresses and do not overlap. */
+static EchBytes bytes_in_order(EchAllocator *allocator)
+{
+    size_t n;
+    g_autofree EchAllocBlock *blocks = ech_allocator_blocks(allocator, &n);
+    EchBytes sum = 0;
+    for (size_t i = 0; i < n; i++) {
+        sum += blocks[i].bytes;
+        ck_assert(i == 0 || blocks[i].address >= blocks[i - 1].address + blocks[i - 1].bytes);
+    }
+    return sum;
+}
+
 /* By which of the documented ways another stream gets what one has freed. */
 START_TEST(async_pool_hands_from_stream_to_stream)
 {
@@ -1285,12 +1298,7 @@ START_TEST(async_pool_grows_in_one_range)
     ech_allocator_stream_done(pool, 0);
     ech_allocator_stats(pool, &stats);
     ck_assert_uint_eq(stats.reserved, 96 * MIB);
-    size_t n;
-    g_autofree EchAllocBlock *blocks = ech_allocator_blocks(pool, &n);
-    EchBytes sum = 0;
-    for (size_t i = 0; i < n; i++)
-        sum += blocks[i].bytes;
-    ck_assert_uint_eq(sum, stats.reserved);
+    ck_assert_uint_eq(bytes_in_order(pool), stats.reserved);
     for (uint32_t id = 0; id < 4; id++)
         ech_allocator_release(pool, id);
     ech_allocator_stream_done(pool, 0);
@@ -1356,14 +1364,7 @@ START_TEST(async_pool_moves_free_pages_together)
         /* 126 less 40 MiB in pages of the hole, and 38 behind the 5 at the end. */
         ck_assert_uint_eq(stats.reserved, 124 * MIB);
         ck_assert_uint_eq((uint64_t)own(pool, "remapped_bytes"), 40 * MIB);
-        size_t n;
-        g_autofree EchAllocBlock *blocks = ech_allocator_blocks(pool, &n);
-        EchBytes sum = 0;
-        for (size_t i = 0; i < n; i++) {
-            sum += blocks[i].bytes;
-            ck_assert(i == 0 || blocks[i].address >= blocks[i - 1].address + blocks[i - 1].bytes);
-        }
-        ck_assert_uint_eq(sum, stats.reserved);
+        ck_assert_uint_eq(bytes_in_order(pool), stats.reserved);
         for (uint32_t id = 0; id < 4; id++)
             ech_allocator_release(pool, id);
         ech_allocator_stream_done(pool, 0);
