@@ -87,8 +87,7 @@ bool ech_allocator_release(EchAllocator *allocator, uint32_t id);
 /** record_stream and "all events recorded so far on the stream complete"; ignored where the allocator has no streams. */
 void ech_allocator_record_stream(EchAllocator *allocator, uint32_t id, uint32_t stream);
 void ech_allocator_stream_done(EchAllocator *allocator, uint32_t stream);
-/** Whether memory is asked for and given back in the order of streams (cudaMallocAsync), for which the three below are; ignored elsewhere. Stamps grow from 1.
- */
+/** Whether memory is asked for and given back in the order of streams (cudaMallocAsync): the three below are for that. Stamps grow from 1. */
 bool ech_allocator_orders_streams(const EchAllocator *allocator);
 /** As ech_allocator_release(), by @stream, which may be another than the one that asked. */
 bool ech_allocator_free_on(EchAllocator *allocator, uint32_t id, uint32_t stream, uint64_t stamp);

@@ -4,7 +4,7 @@
  *
  * The placement policy, the granularity and the growth step are not documented. Here: best fit by (bytes, address), 512 bytes; one range of addresses, to which
  * pieces of 32 MiB are mapped as it grows, and which gives whole free pieces back. On an H100 (driver 13.0) a pool that 500 allocations of 64 KiB to 32 MiB
- * left 504 MiB in use of held 544 and 512 MiB in two runs, and one whose frees no event tells another stream of reused none of them, as far as they were over
+ * left 504 MiB in use of held 544 and 512 MiB in two runs, and another gave a stream nothing of what one had freed that no event put it behind
  * (validation/cuda_engine.md). A request that would fail although as many bytes are free has free pages of the pool moved together for it (NVIDIA's
  * introduction to the allocator, 2021: unused memory of the pool is remapped to a contiguous part of the address space). */
 #include "models/alloc/bfc.h"
@@ -23,7 +23,8 @@ typedef struct {
     uint32_t segment; /* of segments */
     uint32_t pool;    /* free: where; used: where it will be */
     uint64_t stamp;   /* When its youngest part was freed; of a used one 0, or when it will be. */
-    bool used, loose; /* loose: free, and not joined with its neighbours */
+    uint32_t loose;   /* 1 + place among its pool's loose blocks, or 0 */
+    bool used;
 } Block;
 
 /* A range of addresses with memory behind all of it. */
@@ -36,7 +37,7 @@ typedef struct {
     uint32_t stream;
     EchTree free;    /* (bytes, address) */
     uint64_t passed; /* What was freed up to then is in COMMON. */
-    GArray *loose;   /* Blocks that were when they came, or NULL */
+    GArray *loose;   /* Blocks that are not joined with their neighbours, or NULL */
 } Pool;
 
 typedef struct {
@@ -182,8 +183,14 @@ static EchTreeKey key_of(const Block *block)
 /* Takes a free block out of its pool. */
 static void pull(Async *self, uint32_t at)
 {
-    ech_tree_remove(&self->pools[self->blocks[at].pool].free, key_of(&self->blocks[at]));
-    self->blocks[at].loose = false;
+    Block *block = &self->blocks[at];
+    Pool *pool = &self->pools[block->pool];
+    ech_tree_remove(&pool->free, key_of(block));
+    if (block->loose == 0)
+        return;
+    self->blocks[g_array_index(pool->loose, uint32_t, pool->loose->len - 1)].loose = block->loose; /* The last one takes its place */
+    g_array_remove_index_fast(pool->loose, block->loose - 1);
+    block->loose = 0;
 }
 
 /* The free block @next, in no pool, becomes part of @at before it. */
@@ -230,26 +237,22 @@ static void put(Async *self, uint32_t at)
     if (!pool->loose)
         pool->loose = g_array_new(FALSE, FALSE, sizeof at);
     block->used = false;
-    block->loose = true;
     g_array_append_val(pool->loose, at);
+    block->loose = pool->loose->len;
     ech_tree_insert(&pool->free, key_of(block), at);
 }
 
-/* True where something was joined. */
+/* True where there was something to join. */
 static bool join_loose(Async *self, uint32_t pool)
 {
     GArray *loose = self->pools[pool].loose;
-    guint n = loose ? loose->len : 0;
-    for (guint i = 0; i < n; i++) {
-        uint32_t at = g_array_index(loose, uint32_t, i);
-        if (!self->blocks[at].loose || self->blocks[at].pool != pool)
-            continue;
+    bool any = loose && loose->len > 0;
+    while (loose && loose->len > 0) {
+        uint32_t at = g_array_index(loose, uint32_t, loose->len - 1);
         pull(self, at);
         put_joined(self, at);
     }
-    if (n > 0)
-        g_array_set_size(loose, 0);
-    return n > 0;
+    return any;
 }
 
 /* What was freed in a pool up to @stamp is free for all. */

@@ -321,7 +321,15 @@ static bool direct_work(const EchGpuOperator *whole, const EchGpuName *name, Ech
     switch ((EchGpuDirect)name->direct) {
     case ECH_GPU_DIRECT_NONE: return false;
     case ECH_GPU_DIRECT_CHANNELS:
-    case ECH_GPU_DIRECT_FILTERS: break;
+    case ECH_GPU_DIRECT_FILTERS: {
+        bool gradient = whole->results > 0, filters = name->direct == ECH_GPU_DIRECT_FILTERS;
+        EchBytes results = ech_bytes_mul(whole->results, each), array = whole->read;
+        elements = gradient ? whole->results : whole->elements;
+        read = !gradient ? array : filters ? ech_bytes_add(array, results) : results;
+        written = !gradient ? whole->written : filters ? 0 : array;
+        instructions = RESULT_INSTRUCTIONS + steps * CHANNEL_STEP_INSTRUCTIONS;
+        break;
+    }
     case ECH_GPU_DIRECT_RESULTS:
         instructions = RESULT_INSTRUCTIONS + steps * STEP_INSTRUCTIONS;
         read = whole->results > 0 ? ech_bytes_mul(whole->results, each) : read;
@@ -339,14 +347,6 @@ static bool direct_work(const EchGpuOperator *whole, const EchGpuName *name, Ech
         instructions = steps * ROW_INSTRUCTIONS;
         trips = steps * ROW_TRIP;
         break;
-    }
-    if (name->direct == ECH_GPU_DIRECT_CHANNELS || name->direct == ECH_GPU_DIRECT_FILTERS) {
-        bool gradient = whole->results > 0, filters = name->direct == ECH_GPU_DIRECT_FILTERS;
-        EchBytes results = ech_bytes_mul(whole->results, each), array = whole->read;
-        elements = gradient ? whole->results : whole->elements;
-        read = !gradient ? array : filters ? ech_bytes_add(array, results) : results;
-        written = !gradient ? whole->written : filters ? 0 : array;
-        instructions = RESULT_INSTRUCTIONS + steps * CHANNEL_STEP_INSTRUCTIONS;
     }
     set_traffic(ret, read, written, ECH_INFERRED);
     ret->unit = ECH_WORK_VECTOR;

@@ -12,8 +12,8 @@
 #define NOWHERE UINT32_MAX
 enum { MAX_DEPTH = 32 };
 
-/* How many launches a host is ahead of the GPU, at most: so many a queue of the driver's takes before it makes the host wait (a thousand, H100, driver 13.0:
- * validation/cuda_engine.md). */
+/* How many launches a host is ahead of the GPU, at most: a queue of the driver's takes some thousand before it makes the host wait (NVIDIA names no figure,
+ * only CUDA_SCALE_LAUNCH_QUEUES, which scales it): assumed. */
 enum { ECH_AHEAD = 1024 };
 
 /* What a cursor meets. */

@@ -532,11 +532,11 @@ static EchTime start_time(const Pricer *pricer, const Map *map, const EchOp *op)
 static EchTime fill_time(const Pricer *pricer, const Map *map, const EchOp *op)
 {
     EchGpuLaunch launch;
-    if (!pricer->options->overhead || op->launch == ECH_NONE || op->recorded.duration >= 0 ||
-        !ech_gpu_launch_parse(ech_trace_string(pricer->trace, op->launch), &launch) || !launch.fills)
+    if (!pricer->options->overhead || op->launch == ECH_NONE || op->recorded.duration >= 0 || op->n_work == 0)
         return 0;
     double capability = ech_device_number(map->device, "kernel.compute_capability", 0);
-    return capability >= 9 && capability < 10 ? (EchTime)ech_device_number(map->device, "runtime.graph_fill_ps", GRAPH_FILL_PS) : 0;
+    bool fills = capability >= 9 && capability < 10 && ech_gpu_launch_parse(ech_trace_string(pricer->trace, op->launch), &launch) && launch.fills;
+    return fills ? (EchTime)ech_device_number(map->device, "runtime.graph_fill_ps", GRAPH_FILL_PS) : 0;
 }
 
 /* A known whole time @time on the reference becomes a fixed part and a factor on the roofline's amounts. */

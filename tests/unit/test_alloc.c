@@ -1231,6 +1231,17 @@ static EchBytes bytes_in_order(EchAllocator *allocator)
     return sum;
 }
 
+/* Allocations below @n, and all that is held with them. */
+static void give_all_back(EchAllocator *pool, uint32_t n)
+{
+    for (uint32_t id = 0; id < n; id++)
+        ech_allocator_release(pool, id);
+    ech_allocator_stream_done(pool, 0);
+    EchAllocStats stats;
+    ech_allocator_stats(pool, &stats);
+    ck_assert_uint_eq(stats.reserved, 0);
+}
+
 /* By which of the documented ways another stream gets what one has freed. */
 START_TEST(async_pool_hands_from_stream_to_stream)
 {
@@ -1299,11 +1310,7 @@ START_TEST(async_pool_grows_in_one_range)
     ech_allocator_stats(pool, &stats);
     ck_assert_uint_eq(stats.reserved, 96 * MIB);
     ck_assert_uint_eq(bytes_in_order(pool), stats.reserved);
-    for (uint32_t id = 0; id < 4; id++)
-        ech_allocator_release(pool, id);
-    ech_allocator_stream_done(pool, 0);
-    ech_allocator_stats(pool, &stats);
-    ck_assert_uint_eq(stats.reserved, 0);
+    give_all_back(pool, 4);
     ck_assert_uint_eq(take(pool, 4, MIB).offset, 0);
 }
 END_TEST
@@ -1365,11 +1372,7 @@ START_TEST(async_pool_moves_free_pages_together)
         ck_assert_uint_eq(stats.reserved, 124 * MIB);
         ck_assert_uint_eq((uint64_t)own(pool, "remapped_bytes"), 40 * MIB);
         ck_assert_uint_eq(bytes_in_order(pool), stats.reserved);
-        for (uint32_t id = 0; id < 4; id++)
-            ech_allocator_release(pool, id);
-        ech_allocator_stream_done(pool, 0);
-        ech_allocator_stats(pool, &stats);
-        ck_assert_uint_eq(stats.reserved, 0);
+        give_all_back(pool, 4);
     }
 }
 END_TEST
