@@ -10,7 +10,8 @@
  *   context CONTEXT DEVICE                                                        (before or after what names the context)
  *   sync START END TYPE CONTEXT STREAM EVENT CORRELATION                          (1 event, 2 stream waits for event, 3 stream, 4 context)
  *   unified START END COUNTER VALUE ADDRESS FROM TO                               (1 bytes host to device, 2 bytes device to host, 3 CPU faults, 4 GPU faults)
- *   pool TIME OPERATION TYPE ADDRESS SIZE THRESHOLD | overhead START END KIND | mark TIME ID FLAGS "NAME" | without WHAT
+ *   pool TIME OPERATION TYPE ADDRESS SIZE THRESHOLD | overhead START END KIND | mark TIME ID FLAGS "NAME" |
+ *   refused KIND RESULT "ITS NAME" (a kind of record that CUPTI would not make) | without WHAT (the same, as written until November 2026)
  *   dropped BY_CUPTI NO_BUFFER
  *   end
  */
@@ -264,6 +265,21 @@ static void add_gpu(Reader *r)
     ech_trace_builder_set_property(r->builder, key, ech_lines_text(r->scratch, r->lines.quoted, r->lines.n_quoted));
 }
 
+static void add_refused(Reader *r)
+{
+    static const struct {
+        unsigned kind;
+        const char *name;
+    } told[] = {
+        {1, "copies"},      {2, "sets"},         {10, "kernels"},     {12, "NVTX ranges"}, {17, "its own overhead"}, {25, "migrations of unified memory"},
+        {38, "host waits"}, {49, "allocations"}, {50, "memory pools"}};
+    const char *name = "records of a kind";
+    for (size_t i = 0; i < G_N_ELEMENTS(told); i++)
+        name = told[i].kind == r->lines.fields[0] ? told[i].name : name;
+    ech_diag_note(r->ret->diag, "kinds_of_record_cupti_refused", 1);
+    ech_diag_remark(r->ret->diag, "the capture has no %s: CUPTI refused them there (%s)", name, ech_lines_text(r->scratch, r->lines.quoted, r->lines.n_quoted));
+}
+
 /* Words that lines begin with. */
 enum {
     LINE_KERNEL,
@@ -280,6 +296,7 @@ enum {
     LINE_GPU,
     LINE_CONTEXT,
     LINE_DROPPED,
+    LINE_REFUSED,
     LINE_OTHER,
     LINE_END,
 };
@@ -299,6 +316,7 @@ static const EchLineKind kinds[] = {
     [LINE_GPU] = {"gpu", NULL, 1, true},
     [LINE_CONTEXT] = {"context", NULL, 2, false},
     [LINE_DROPPED] = {"dropped", NULL, 2, false},
+    [LINE_REFUSED] = {"refused", NULL, 2, true},
     [LINE_OTHER] = {"other", "other", 1, false},
     [LINE_END] = {"end", NULL, 0, false},
 };
@@ -333,6 +351,7 @@ static bool add_line(size_t which, void *data, GError **error)
         g_hash_table_insert(r->contexts, GSIZE_TO_POINTER((gsize)r->lines.fields[0] + 1), GUINT_TO_POINTER((guint)MIN(r->lines.fields[1], 65535) + 1));
         break;
     case LINE_DROPPED: ech_diag_dropped(r->ret->diag, "records_dropped_by_cupti", r->lines.fields[0], "%s:%zu", r->lines.where, r->lines.line); break;
+    case LINE_REFUSED: add_refused(r); break;
     case LINE_END: r->lines.ended = true; break;
     default: break;
     }

@@ -267,6 +267,42 @@ START_TEST(a_file_that_is_full_is_no_end_of_the_program)
 }
 END_TEST
 
+/* The counters of unified memory, which a driver may refuse while it starts: asked for again once it runs, and told where it refuses still or the program was
+ * over before. */
+static const struct {
+    const char *granted; /* The request that is */
+    unsigned seconds;    /* The program's */
+    unsigned n_moved, n_refused;
+} unified[] = {{"1", 0, 1, 0}, {"2", 2, 1, 0}, {"2", 0, 0, 1}, {"9", 3, 0, 1}};
+
+START_TEST(counters_of_unified_memory_are_asked_for_again)
+{
+    g_autofree char *path = temporary(), *text = NULL;
+    pid_t child = fork();
+    if (child == 0) {
+        g_setenv("ECH_FAKE_CUPTI_UNIFIED", unified[_i].granted, TRUE);
+        if (!inject_here(path) || deliver() != 0)
+            _exit(9);
+        g_usleep(unified[_i].seconds * G_USEC_PER_SEC);
+        exit(0);
+    }
+    int status;
+    waitpid(child, &status, 0);
+    ck_assert_int_eq(status, 0);
+    ck_assert(g_file_get_contents(path, &text, NULL, NULL));
+    g_autoptr(EchImport) import = ech_test_import(path, NULL);
+    g_unlink(path);
+    ck_assert_uint_eq(count(text, "\nrefused 25 15 \"CUPTI_ERROR_NOT_INITIALIZED\"\n"), unified[_i].n_refused);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kinds_of_record_cupti_refused"), unified[_i].n_refused);
+    ck_assert_uint_ge(ech_diag_count(import->records, "UNIFIED_MEMORY_COUNTER"), unified[_i].n_moved);
+    if (unified[_i].n_moved == 0)
+        ck_assert_uint_eq(ech_diag_count(import->records, "UNIFIED_MEMORY_COUNTER"), 0);
+    if (unified[_i].n_refused)
+        ck_assert_str_eq(ech_diag_remarks(import->diag)[0],
+                         "the capture has no migrations of unified memory: CUPTI refused them there (CUPTI_ERROR_NOT_INITIALIZED)");
+}
+END_TEST
+
 static const struct {
     const char *text, *message;
 } bad[] = {
@@ -297,6 +333,7 @@ int main(void)
     tcase_add_test(tests, a_killed_program_leaves_what_it_did);
     tcase_add_loop_test(tests, threads_deliver_records_at_once, 0, 2);
     tcase_add_test(tests, a_file_that_is_full_is_no_end_of_the_program);
+    tcase_add_loop_test(tests, counters_of_unified_memory_are_asked_for_again, 0, G_N_ELEMENTS(unified));
     tcase_add_loop_test(tests, damage_is_refused, 0, G_N_ELEMENTS(bad));
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);

@@ -52,6 +52,7 @@ static char *text;
 static size_t text_used;
 static pid_t owner;
 static uint64_t dropped, refused;
+static CuptiResult unified_refused; /* As long as it is not told. */
 static bool finished, stopping;
 
 int InitializeInjection(void);
@@ -259,6 +260,41 @@ static void write_gpus(void)
     pthread_mutex_unlock(&write_lock);
 }
 
+static CuptiResult enable_unified(void)
+{
+    UnifiedMemoryConfig configs[] = {{UNIFIED_ALL_DEVICES, UNIFIED_TO_DEVICE, 0, 1},
+                                     {UNIFIED_ALL_DEVICES, UNIFIED_TO_HOST, 0, 1},
+                                     {UNIFIED_ALL_DEVICES, UNIFIED_CPU_FAULTS, 0, 1},
+                                     {UNIFIED_ALL_DEVICES, UNIFIED_GPU_FAULTS, 0, 1}};
+    CuptiResult result = cupti.configure_unified(configs, sizeof configs / sizeof *configs);
+    return result != 0 ? result : cupti.enable(RECORD_UNIFIED_MEMORY);
+}
+
+/* The caller has write_lock, or is alone. */
+static void emit_refused(CuptiKind kind, CuptiResult result)
+{
+    const char *name = NULL;
+    if (cupti.result_string)
+        cupti.result_string(result, &name);
+    emit("refused %d %d", kind, result);
+    write_name(name ? name : "error");
+}
+
+/* Inside cuInit an H100's driver refuses the counters of unified memory (CUDA 13.0), whatever else it takes: asked for again when the driver has begun,
+ * and told where it is still refused, or where the program ended before. The caller has tick_lock. */
+static void settle_unified(bool begun)
+{
+    if (unified_refused == 0)
+        return;
+    CuptiResult result = begun ? enable_unified() : unified_refused;
+    unified_refused = 0;
+    if (result == 0)
+        return;
+    pthread_mutex_lock(&write_lock);
+    emit_refused(RECORD_UNIFIED_MEMORY, result);
+    pthread_mutex_unlock(&write_lock);
+}
+
 /* Once a second what is complete is asked for. The exit handler stops this first: no call may come after the driver's end. */
 static void *flush_often(void *unused)
 {
@@ -274,6 +310,7 @@ static void *flush_often(void *unused)
         pthread_mutex_unlock(&pool_lock);
         if (waited == ETIMEDOUT && !stopping && begun) {
             write_gpus();
+            settle_unified(true);
             cupti.flush(0);
         }
     }
@@ -300,6 +337,7 @@ static void finish(void)
     stopping = true;
     pthread_cond_signal(&tick);
     write_gpus();
+    settle_unified(false);
     pthread_mutex_unlock(&tick_lock);
     CuptiResult flushed = cupti.flush(CUPTI_FLUSH_FORCED); /* Buffers that are not full too */
     pthread_mutex_lock(&pool_lock);
@@ -494,27 +532,19 @@ static void say_refused(CuptiResult result)
 
 static void enable_all(void)
 {
-    static const CuptiKind kinds[] = {RECORD_CONCURRENT_KERNEL, RECORD_MEMCPY,         RECORD_MEMSET,   RECORD_MEMORY2, RECORD_MEMORY_POOL,
-                                      RECORD_SYNCHRONIZATION,   RECORD_UNIFIED_MEMORY, RECORD_OVERHEAD, RECORD_MARKER};
-    UnifiedMemoryConfig unified[] = {{UNIFIED_ALL_DEVICES, UNIFIED_TO_DEVICE, 0, 1},
-                                     {UNIFIED_ALL_DEVICES, UNIFIED_TO_HOST, 0, 1},
-                                     {UNIFIED_ALL_DEVICES, UNIFIED_CPU_FAULTS, 0, 1},
-                                     {UNIFIED_ALL_DEVICES, UNIFIED_GPU_FAULTS, 0, 1}};
-    bool counters = cupti.configure_unified(unified, 4) == 0;
-    if (!counters)
-        emit("without unified memory counters\n");
+    static const CuptiKind kinds[] = {RECORD_CONCURRENT_KERNEL, RECORD_MEMCPY,          RECORD_MEMSET,   RECORD_MEMORY2,
+                                      RECORD_MEMORY_POOL,       RECORD_SYNCHRONIZATION, RECORD_OVERHEAD, RECORD_MARKER};
     unsigned enabled = 0;
     CuptiResult refusal = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {
-        if (kinds[i] == RECORD_UNIFIED_MEMORY && !counters)
-            continue;
         CuptiResult result = cupti.enable(kinds[i]);
         enabled += result == 0;
         if (result == 0)
             continue;
         refusal = result;
-        emit("without %d\n", kinds[i]);
+        emit_refused(kinds[i], result);
     }
+    unified_refused = enable_unified();
     if (enabled == 0)
         say_refused(refusal);
 }

@@ -1,10 +1,12 @@
 /* A CUPTI of our own for tests: on flush, or when a thread asks for it by fake_cupti_deliver(), it hands over one buffer of each kind of record.
- * ECH_FAKE_CUPTI_HELD=1: another profiler is there; ECH_FAKE_CUPTI_NO_GPU=1: the driver sees no GPU. */
+ * ECH_FAKE_CUPTI_HELD=1: another profiler is there; ECH_FAKE_CUPTI_NO_GPU=1: the driver sees no GPU; ECH_FAKE_CUPTI_UNIFIED=N: the Nth request for the counters
+ * of unified memory, from 1, is the first that it grants. */
 #include "traces/capture/cupti_abi.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+enum { NOT_INITIALIZED = 15 };
 /* As CUPTI's own clock, which counts nanoseconds since 1970 (cuptiGetTimestamp of libcupti.so.12 and .13). */
 #define BASE UINT64_C(1795473667000000000)
 
@@ -37,12 +39,16 @@ CuptiResult cuptiActivityFlushPeriod(uint32_t milliseconds)
 
 CuptiResult cuptiGetResultString(CuptiResult result, const char **ret)
 {
-    *ret = result == CUPTI_UNKNOWN ? "CUPTI_ERROR_UNKNOWN" : "CUPTI_ERROR_INVALID_KIND";
+    *ret = result == CUPTI_UNKNOWN ? "CUPTI_ERROR_UNKNOWN" : result == NOT_INITIALIZED ? "CUPTI_ERROR_NOT_INITIALIZED" : "CUPTI_ERROR_INVALID_KIND";
     return 0;
 }
 
 CuptiResult cuptiActivityEnable(CuptiKind kind)
 {
+    static unsigned asked;
+    const char *granted = getenv("ECH_FAKE_CUPTI_UNIFIED");
+    if (kind == RECORD_UNIFIED_MEMORY && granted && ++asked < strtoul(granted, NULL, 10))
+        return NOT_INITIALIZED;
     enabled |= UINT64_C(1) << kind;
     return 0;
 }
@@ -130,6 +136,11 @@ CuptiResult fake_cupti_deliver(void)
     at = put(at, &end, sizeof end);
     SynchronizationRecord sync = {.kind = RECORD_SYNCHRONIZATION, .type = 4, .context = 2, .start = BASE + 4600, .end = BASE + 5000};
     at = put(at, &sync, sizeof sync);
+    if (getenv("ECH_FAKE_CUPTI_UNIFIED") && (enabled & UINT64_C(1) << RECORD_UNIFIED_MEMORY)) {
+        UnifiedMemoryRecord moved = {
+            .kind = RECORD_UNIFIED_MEMORY, .counter = UNIFIED_TO_DEVICE, .value = 65536, .start = BASE + 5000, .end = BASE + 5100, .target = 1};
+        at = put(at, &moved, sizeof moved);
+    }
     memory.operation = 2;
     memory.timestamp = BASE + 6000;
     at = put(at, &memory, sizeof memory);
