@@ -63,7 +63,7 @@ START_TEST(a_lost_context_is_told_of_its_step)
     fake = ech_test_fake_cuda("16777216");
     g_setenv("ECH_FAKE_CUDA_WEIGHTLESS", "1", TRUE);
     g_autoptr(GHashTable) blamed = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-    for (unsigned i = 100; i < 12000; i += 397) {
+    for (unsigned i = 100; i < 12000; i += 197) {
         g_autofree char *number = g_strdup_printf("%u", i);
         const char *step = NULL;
         g_setenv("ECH_FAKE_CUDA_FAULT", number, TRUE);
