@@ -2,6 +2,7 @@
 #include "sim/report/transfer_waits.h"
 
 #include "sim/base/compare.h"
+#include "sim/base/hash.h"
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"
 
@@ -23,6 +24,7 @@ typedef struct {
     const EchOp *ops;
     bool *computes;   /* computes[queue]: it has kernels. */
     EchId *before;    /* before[op]: the one before it in its queue, or ECH_NONE. */
+    EchId *kernel;    /* kernel[op]: the next kernel of its queue, or ECH_NONE. */
     size_t *first_of; /* spans_of[first_of[op] .. first_of[op + 1]): spans of an op, in order of end. */
     size_t *spans_of;
     GArray *kernels; /* Stretches in which at least one kernel runs, disjoint, ascending. */
@@ -102,6 +104,15 @@ static void finder_init(Finder *finder, const EchReport *report)
         last[queue] = (EchId)i;
         finder->computes[queue] |= finder->ops[i].kind == ECH_OP_KERNEL;
     }
+    finder->kernel = g_new(EchId, n + 1);
+    for (size_t i = 0; i <= n_queues; i++)
+        last[i] = ECH_NONE;
+    for (size_t i = n; i-- > 0;) {
+        EchId queue = finder->ops[i].queue;
+        finder->kernel[i] = queue < n_queues ? last[queue] : ECH_NONE;
+        if (queue < n_queues && finder->ops[i].kind == ECH_OP_KERNEL)
+            last[queue] = (EchId)i;
+    }
     finder->first_of = g_new0(size_t, n + 2);
     for (size_t i = 0; i < run->n_spans; i++)
         finder->first_of[run->spans[i].op + 2]++;
@@ -117,6 +128,7 @@ static void finder_clear(Finder *finder)
 {
     g_free(finder->computes);
     g_free(finder->before);
+    g_free(finder->kernel);
     g_free(finder->first_of);
     g_free(finder->spans_of);
     g_free(finder->ran);
@@ -209,30 +221,54 @@ static EchId filled_by(const EchTrace *trace, const EchOp *transfer)
     return ECH_NONE;
 }
 
-/* What @waited waits on behalf of: from there on, the first kernel that touches what the transfer fills, else the next one of its queue. */
+/* What @waited waits on behalf of: the first kernel soon after it that touches what the transfer fills, else the next one of its queue. ECH_NONE: the end. */
 static EchId waits_for_whom(const Finder *finder, EchId waited, EchId transfer)
 {
+    enum { SOON = 1024 };
     const EchTrace *trace = finder->report->trace;
     if (finder->ops[waited].kind == ECH_OP_KERNEL)
         return waited;
-    EchId filled = filled_by(trace, &finder->ops[transfer]), next = ECH_NONE;
-    for (size_t i = (size_t)waited + 1; i < ech_trace_n_ops(trace); i++) {
-        const EchOp *op = &finder->ops[i];
-        if (op->kind != ECH_OP_KERNEL)
-            continue;
-        if (filled != ECH_NONE && touches(trace, op, filled, false))
+    EchId filled = filled_by(trace, &finder->ops[transfer]);
+    size_t end = filled == ECH_NONE ? 0 : MIN(ech_trace_n_ops(trace), (size_t)waited + SOON);
+    for (size_t i = (size_t)waited + 1; i < end; i++)
+        if (finder->ops[i].kind == ECH_OP_KERNEL && touches(trace, &finder->ops[i], filled, false))
             return (EchId)i;
-        if (next == ECH_NONE && op->queue == finder->ops[waited].queue)
-            next = (EchId)i;
-        if (next != ECH_NONE && (filled == ECH_NONE || i - waited > 4096)) /* Near ones are worth looking for. */
-            break;
-    }
-    return next;
+    return finder->kernel[waited];
 }
 
-/* Sums waits by what waited and for what; times are in @time, of the longest in @longest. */
+/* Where an operation comes from: the line of the program's source, the argument that is moved, PyTorch's operator. NULL where the trace does not tell. */
+static char *place_of(const EchReport *report, const EchOp *op)
+{
+    const char *stack = ech_trace_string(report->trace, op->stack);
+    size_t first = strcspn(stack, "\n");
+    if (report->program || strstr(stack, ".py:")) {
+        char *line = ech_report_source_line(stack);
+        if (line)
+            return line;
+    }
+    bool argument = report->program && is_transfer(op) && stack[first] == '\0', operator= g_strstr_len(stack, (gssize)first, "::") != NULL;
+    return first > 0 && (argument || operator) && g_str_is_ascii(stack) ? g_strndup(stack, first) : NULL;
+}
+
+/* What waits share that are told as one: a recording has an operation for each time that something ran, under the same name, from the same place, with as
+ * many bytes. @waiter may be ECH_NONE. */
+static char *likeness(const EchReport *report, EchId waiter, EchId transfer)
+{
+    const EchOp *ops = ech_trace_ops(report->trace), *moved = &ops[transfer];
+    g_autofree char *from = waiter == ECH_NONE ? NULL : place_of(report, &ops[waiter]), *moved_from = place_of(report, moved);
+    return g_strdup_printf("%u %u %u %u %" G_GUINT64_FORMAT " %s\n%s", waiter == ECH_NONE ? ECH_NONE : ops[waiter].name, moved->name, moved->memory_from,
+                           moved->memory_to, moved->bytes, from ? from : "", moved_from ? moved_from : "");
+}
+
+/* What an operation waits for and with what it is told, as long as it waits for the same. */
 typedef struct {
-    EchId waited, transfer;
+    EchId transfer, waiter;
+    guint sum; /* Its place + 1; 0: none yet */
+} Known;
+
+/* Sums of waits that are alike; times are in @time, the rest is of the longest. */
+typedef struct {
+    EchId waiter, transfer;
     uint64_t count;
     EchTime time, longest;
     size_t span, of;
@@ -244,7 +280,7 @@ static int compare_sums(const void *a, const void *b)
     const Sum *x = a, *y = b;
     if (x->time != y->time)
         return x->time < y->time ? 1 : -1;
-    return x->waited != y->waited ? (x->waited < y->waited ? -1 : 1) : x->transfer < y->transfer ? -1 : x->transfer > y->transfer;
+    return x->waiter != y->waiter ? (x->waiter < y->waiter ? -1 : 1) : x->transfer < y->transfer ? -1 : x->transfer > y->transfer;
 }
 
 /* Time of @wait that neither a kernel nor an earlier wait has. @covered: stretches of earlier ones, disjoint, ascending. */
@@ -271,28 +307,36 @@ static GArray *sum_waits(const Finder *finder, const GArray *waits, EchTime *ret
     const EchRun *run = finder->report->run;
     g_autofree uint64_t *counts = ech_run_span_counts(run, finder->report->trace);
     GArray *sums = g_array_new(FALSE, FALSE, sizeof(Sum));
-    g_autoptr(GHashTable) index = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL); /* (waited, transfer) -> place + 1 */
+    g_autoptr(GHashTable) index = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL); /* likeness -> place + 1 */
     g_autoptr(GArray) covered = g_array_new(FALSE, FALSE, sizeof(Stretch));
+    g_autofree Known *known = g_new0(Known, ech_trace_n_ops(finder->report->trace) + 1);
     for (guint i = 0; i < waits->len; i++) {
         const Wait *wait = &g_array_index(waits, Wait, i);
         EchTime time = own_time(finder, wait, covered);
         if (time <= 0)
             continue;
-        Sum fresh = {.waited = run->spans[wait->span].op, .transfer = run->spans[wait->transfer].op};
-        gint64 key = (gint64)((uint64_t)fresh.waited << 32 | fresh.transfer);
-        guint at = GPOINTER_TO_UINT(g_hash_table_lookup(index, &key));
-        if (at == 0) {
-            g_array_append_val(sums, fresh);
-            at = sums->len;
-            g_hash_table_insert(index, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(at));
+        EchId waited = run->spans[wait->span].op, transfer = run->spans[wait->transfer].op;
+        Known *one = &known[waited];
+        if (one->sum == 0 || one->transfer != transfer) {
+            *one = (Known){.transfer = transfer, .waiter = waits_for_whom(finder, waited, transfer)};
+            g_autofree char *like = likeness(finder->report, one->waiter, transfer);
+            one->sum = GPOINTER_TO_UINT(g_hash_table_lookup(index, like));
+            if (one->sum == 0) {
+                Sum none = {0};
+                g_array_append_val(sums, none);
+                one->sum = sums->len;
+                g_hash_table_insert(index, g_steal_pointer(&like), GUINT_TO_POINTER(one->sum));
+            }
         }
-        Sum *sum = &g_array_index(sums, Sum, at - 1);
+        Sum *sum = &g_array_index(sums, Sum, one->sum - 1);
         EchTime all = (EchTime)MIN(ech_bytes_mul((uint64_t)time, counts[wait->span]), (uint64_t)ECH_TIME_MAX);
         sum->count += counts[wait->span];
         sum->time = ech_time_add(sum->time, all);
         *ret_total = ech_time_add(*ret_total, all);
         if (time > sum->longest) {
             sum->longest = time;
+            sum->waiter = one->waiter;
+            sum->transfer = transfer;
             sum->span = wait->span;
             sum->of = wait->transfer;
             sum->since = wait->at.start;
@@ -362,10 +406,8 @@ EchTransferWaits *ech_transfer_waits_new(const EchReport *report)
     ret->n = sums->len;
     for (guint i = 0; i < sums->len; i++) {
         const Sum *sum = &g_array_index(sums, Sum, i);
-        ret->waits[i] = (EchTransferWait){.waiter = sum->waited, .transfer = sum->transfer, .count = sum->count, .time = sum->time};
+        ret->waits[i] = (EchTransferWait){.waiter = sum->waiter, .transfer = sum->transfer, .count = sum->count, .time = sum->time};
         explain_wait(&finder, sum, &ret->waits[i]);
-        if (i < 64) /* As many as anything tells. */
-            ret->waits[i].waiter = waits_for_whom(&finder, sum->waited, sum->transfer);
     }
     ret->least = MAX(run->lower_bound - (run->makespan - ret->total), 0);
     finder_clear(&finder);
@@ -378,20 +420,6 @@ void ech_transfer_waits_free(EchTransferWaits *waits)
         return;
     g_free(waits->waits);
     g_free(waits);
-}
-
-/* Where an operation comes from: the line of the program's source, the argument that is moved, PyTorch's operator. NULL where the trace does not tell. */
-static char *place_of(const EchReport *report, const EchOp *op)
-{
-    const char *stack = ech_trace_string(report->trace, op->stack);
-    size_t first = strcspn(stack, "\n");
-    if (report->program || strstr(stack, ".py:")) {
-        char *line = ech_report_source_line(stack);
-        if (line)
-            return line;
-    }
-    bool argument = report->program && is_transfer(op) && stack[first] == '\0', operator= g_strstr_len(stack, (gssize)first, "::") != NULL;
-    return first > 0 && (argument || operator) && g_str_is_ascii(stack) ? g_strndup(stack, first) : NULL;
 }
 
 /* "w['up'], 64 MiB from host to hbm" */

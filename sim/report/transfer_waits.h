@@ -5,9 +5,10 @@
 #pragma once
 #include "sim/report/report.h"
 
-/** All waits of one operation for one transfer. */
+/** All waits of an operation for a transfer, and of those called the same, from the same place, for as many bytes between the same memories. */
 typedef struct {
-    EchId waiter;   /**< What the transfer is for, where the trace tells, else what its queue runs next: an operation, or ECH_NONE: the end. */
+    EchId waiter;   /**< Of the longest of them: what the transfer is for, where the trace tells, else what its queue runs next: an operation, or ECH_NONE: the
+                       end. */
     EchId transfer; /**< COPY or COLLECTIVE. */
     uint64_t count; /**< Times that it waited. */
     EchTime time;   /**< Sum of all, without what ran a kernel meanwhile and what another wait has already. */

@@ -131,6 +131,34 @@ START_TEST(loops_count_whole)
 }
 END_TEST
 
+/* As a recording has them: an operation each time that something ran. Copies of as many bytes for kernels of one name are told as one, what explains them is
+ * the longest's; another size, or another kernel, is another matter. */
+START_TEST(alike_are_one)
+{
+    Case c = case_of(two_queues,
+                     "ops 9\ncopy \"in\" q=0 from=1 to=0 bytes=300 r=0:300 w=1:300\nkernel \"layer\" q=0 r=1:300 work=matrix:bf16:100\n"
+                     "copy \"in\" q=0 from=1 to=0 bytes=300 r=0:300 w=2:300\nkernel \"layer\" q=0 r=2:300 work=matrix:bf16:100\n"
+                     "copy \"in\" q=0 from=1 to=0 bytes=300 r=0:300 w=1:300\nkernel \"head\" q=0 r=1:300 work=matrix:bf16:100\n"
+                     "copy \"in\" q=0 from=1 to=0 bytes=700 r=0:700 w=2:700\nkernel \"layer\" q=0 r=2:700 work=matrix:bf16:100\n"
+                     "copy \"in\" q=0 from=1 to=0 bytes=300 r=0:300 w=1:300\n",
+                     1);
+    static const struct {
+        const char *waiter;
+        EchTime time;
+        uint64_t count;
+    } expected[] = {{"layer", 700, 1}, {"layer", 600, 2}, {"head", 300, 1}};
+    ck_assert_uint_ge(c.waits->n, G_N_ELEMENTS(expected));
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+        const EchTransferWait *wait = &c.waits->waits[i];
+        ck_assert_str_eq(ech_trace_string(c.trace, ech_trace_ops(c.trace)[wait->waiter].name), expected[i].waiter);
+        ck_assert_int_eq(wait->time, expected[i].time * ECH_PS_PER_NS);
+        ck_assert_uint_eq(wait->count, expected[i].count);
+        ck_assert_int_eq(wait->took, (i == 0 ? 700 : 300) * ECH_PS_PER_NS);
+    }
+    case_clear(&c);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("transfer_waits");
@@ -138,6 +166,7 @@ int main(void)
     tcase_add_test(tcase, by_hand);
     tcase_add_test(tcase, no_time_twice);
     tcase_add_test(tcase, loops_count_whole);
+    tcase_add_test(tcase, alike_are_one);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
