@@ -4,7 +4,8 @@
  *   clock CUPTI_NS REALTIME_NS
  *   gpu DEVICE "NAME"
  *   kernel START END DEVICE STREAM CORRELATION GX GY GZ BX BY BZ "NAME"
- *   copy START END DEVICE STREAM CORRELATION BYTES FROM_KIND TO_KIND ASYNC        (CUPTI memory kinds: 1 pageable, 2 pinned, 3 device, 4 array, 5 managed)
+ *   copy START END DEVICE STREAM CORRELATION BYTES FROM_KIND TO_KIND ASYNC        (CUPTI memory kinds: 1 pageable, 2 pinned, 3 device, 4 array, 5 managed,
+ *                                                                               6 variables of a loaded module, 7 managed ones)
  *   set START END DEVICE STREAM CORRELATION BYTES
  *   alloc|free TIME DEVICE STREAM CORRELATION ADDRESS BYTES KIND ASYNC
  *   context CONTEXT DEVICE                                                        (before or after what names the context)
@@ -84,7 +85,7 @@ static uint32_t stream_queue(Reader *r, uint64_t device, uint64_t stream)
 
 static const char *memory_name(uint64_t kind)
 {
-    static const char *const names[] = {"unknown", "pageable", "pinned", "device", "array", "managed"};
+    static const char *const names[] = {"unknown", "pageable", "pinned", "device", "array", "managed", "static variables", "managed static variables"};
     return names[kind < G_N_ELEMENTS(names) ? kind : 0];
 }
 
@@ -117,7 +118,7 @@ static void add_copy(Reader *r)
         return;
     /* As profilers call it: copies of pageable memory are known by their name. */
     char name[64];
-    static const char *const kinds[] = {"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed"};
+    static const char *const kinds[] = {"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Device Static", "Managed Static"};
     uint64_t from = r->lines.fields[6] < G_N_ELEMENTS(kinds) ? r->lines.fields[6] : 0, to = r->lines.fields[7] < G_N_ELEMENTS(kinds) ? r->lines.fields[7] : 0;
     g_snprintf(name, sizeof name, "Memcpy %cto%c (%s -> %s)", tier_of(from) == ECH_TIER_HOST ? 'H' : 'D', tier_of(to) == ECH_TIER_HOST ? 'H' : 'D', kinds[from],
                kinds[to]);

@@ -323,6 +323,23 @@ START_TEST(damage_is_refused)
 }
 END_TEST
 
+/* Variables of a program's modules, which nobody asked for by a call. */
+START_TEST(static_variables_are_told)
+{
+    static const char text[] = "echelon-capture 1\nclock 1 1\nalloc 10 0 0 0 4096 256 3 0\nalloc 11 0 0 0 8192 4 6 0\nalloc 12 0 0 0 8448 8 7 0\n"
+                               "kernel 20 30 0 7 1 1 1 1 32 1 1 \"k\"\nend\n";
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "t");
+    EchImportOptions options = {0};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
+    ck_assert_ok(import != NULL, error);
+    static const char *const names[] = {"device", "static variables", "managed static variables"};
+    ck_assert_uint_eq(ech_trace_n_buffers(import->trace), G_N_ELEMENTS(names));
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+        ck_assert_str_eq(ech_trace_string(import->trace, ech_trace_buffers(import->trace)[i].name), names[i]);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("capture");
@@ -334,6 +351,7 @@ int main(void)
     tcase_add_loop_test(tests, threads_deliver_records_at_once, 0, 2);
     tcase_add_test(tests, a_file_that_is_full_is_no_end_of_the_program);
     tcase_add_loop_test(tests, counters_of_unified_memory_are_asked_for_again, 0, G_N_ELEMENTS(unified));
+    tcase_add_test(tests, static_variables_are_told);
     tcase_add_loop_test(tests, damage_is_refused, 0, G_N_ELEMENTS(bad));
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
