@@ -7,6 +7,7 @@
 #include "sim/import/gpu_work.h"
 #include "sim/import/wire.h"
 #include "sim/import/xplane_programs.h"
+#include "sim/trace/step.h"
 
 #include <string.h>
 
@@ -54,6 +55,12 @@ typedef struct {
     uint8_t tier;
 } Baseline;
 
+/* One run of a program on a GPU. */
+typedef struct {
+    size_t item; /* its mark */
+    EchTime end;
+} Ran;
+
 typedef struct {
     EchImport *ret;
     const char *where;
@@ -62,7 +69,9 @@ typedef struct {
     EchTraceBuilder *builder;
     GHashTable *launches; /* correlation -> EchTime of the call */
     EchXplanePrograms *programs;
-    GHashTable *names; /* of ech_gpu_name_of */
+    GHashTable *scopes; /* range of the host -> the one around it */
+    GHashTable *ran;    /* outermost range -> Ran */
+    GHashTable *names;  /* of ech_gpu_name_of */
     bool has_base;
     int64_t base_ns;
     uint64_t n_host_events;
@@ -237,9 +246,9 @@ static bool event_time(Reader *r, int64_t timestamp_ns, int64_t offset_ps, EchTi
 typedef struct {
     uint64_t metadata, correlation;
     int64_t offset, duration;
-    uint64_t device_duration, bytes, reserved, allocated, requested, given, address, device, program;
+    uint64_t device_duration, bytes, reserved, allocated, requested, given, address, device, program, scope;
     bool has_program, in_graph, has_correlation, has_device_duration, has_bytes, has_requested, has_given, has_address, has_allocated;
-    Span details, allocator, op, shape, source;
+    Span details, allocator, op, shape, source, module;
     EchWire stats; /* not used beyond reading */
 } Event;
 
@@ -316,6 +325,10 @@ static bool read_event(Reader *r, const EchWire *line, const EchWireField *field
         } else if (is(s.name, "program_id")) {
             e->program = stat_integer(&s);
             e->has_program = true;
+        } else if (is(s.name, "hlo_module")) {
+            e->module = beginning(s.text, MAX_LABEL);
+        } else if (is(s.name, "scope_range_id")) {
+            e->scope = stat_integer(&s);
         } else if (is(s.name, "cuda_graph_id")) {
             e->in_graph = true;
         }
@@ -464,6 +477,43 @@ static StreamKind stream_kind(Metadata *meta)
     return (StreamKind)meta->stream;
 }
 
+/* The outermost of the host's ranges that @scope lies in: of XLA's one run of a program. */
+static uint64_t outermost(const Reader *r, uint64_t scope)
+{
+    enum { MOST_NESTED = 256 };
+    for (unsigned i = 0; i < MOST_NESTED; i++) {
+        int64_t key = (int64_t)scope;
+        const uint64_t *around = g_hash_table_lookup(r->scopes, &key);
+        if (!around)
+            break;
+        scope = *around;
+    }
+    return scope;
+}
+
+/* Something of a program's run: a mark tells when that began and how long it took, before the first of its operations. */
+static void note_ran(Reader *r, uint32_t queue, const Event *e, const EchItem *item)
+{
+    if (e->scope == 0 || !e->module.n || g_hash_table_size(r->scopes) == 0)
+        return;
+    int64_t key = (int64_t)outermost(r, e->scope);
+    EchTime end = ech_time_add(item->start, item->duration);
+    Ran *ran = g_hash_table_lookup(r->ran, &key);
+    if (!ran) {
+        g_autofree char *name = g_strdup_printf("%.*s(%" G_GUINT64_FORMAT ")", (int)e->module.n, (const char *)e->module.data, e->program);
+        ran = g_new(Ran, 1);
+        *ran = (Ran){.item = ech_capture_n_items(r->capture), .end = end};
+        g_hash_table_insert(r->ran, g_memdup2(&key, sizeof key), ran);
+        ech_xplane_mark(r->x, ech_capture_queue_device(r->capture, queue), ECH_QUEUE_OF_PROGRAMS, ech_trace_builder_string(r->builder, name, -1), item->start,
+                        0);
+    }
+    EchItem *mark = ech_capture_item(r->capture, ran->item);
+    mark->issued = MIN(mark->issued, item->issued);
+    mark->start = MIN(mark->start, item->start);
+    ran->end = MAX(ran->end, end);
+    mark->duration = ran->end - mark->start;
+}
+
 /* A kernel, copy or fill of a GPU stream. */
 static void gpu_event(Reader *r, uint32_t queue, Metadata *meta, const Event *e, EchTime start)
 {
@@ -507,6 +557,7 @@ static void gpu_event(Reader *r, uint32_t queue, Metadata *meta, const Event *e,
         else
             ech_diag_note(r->ret->diag, "device_events_without_launch", 1);
     }
+    note_ran(r, queue, e, &item);
     EchGpuLaunch launch = {0};
     if (item.kind == ECH_ITEM_KERNEL && ech_xplane_launch((const char *)e->details.data, e->details.n, &launch))
         ech_gpu_kernel_by_launch(r->capture, r->names, launch, &item);
@@ -713,6 +764,28 @@ static bool read_lines(Reader *r, const EchWire *plane_wire, const Plane *plane,
     return !bad(&wire, r->where, error);
 }
 
+/* Ranges of the host, each by its number, with the number of the one around it. */
+static bool read_scopes(Reader *r, const EchWire *plane_wire, GError **error)
+{
+    EchWire wire = *plane_wire;
+    EchWireField f, g;
+    while (ech_wire_next(&wire, &f)) {
+        if (f.number != 6 || f.type != ECH_WIRE_BYTES)
+            continue;
+        EchWire stat = ech_wire_sub(&wire, &f);
+        uint64_t range = 0, around = 0;
+        while (ech_wire_next(&stat, &g)) {
+            range = g.number == 1 ? g.value : range;
+            around = g.number == 3 || g.number == 4 ? g.value : around;
+        }
+        if (bad(&stat, r->where, error))
+            return false;
+        if (range != 0 && around != 0)
+            g_hash_table_replace(r->scopes, g_memdup2(&range, sizeof range), g_memdup2(&around, sizeof around));
+    }
+    return !bad(&wire, r->where, error);
+}
+
 /* HLO programs travel in the metadata plane, one an event: its number is the program's, unless its stats say another. */
 static bool read_programs(Reader *r, const EchWire *file, const Plane *plane, GError **error)
 {
@@ -771,7 +844,9 @@ static bool read_plane(Reader *r, const EchWire *file, const EchWireField *field
     bool ok = read_names(r, &wire, &plane, error);
     if (ok && !host)
         meet_device(r, &plane);
-    if (ok && is(plane.name, "/host:CPU") == host)
+    if (ok && host && is(plane.name, "/host:__ScopeRangeCallStack__"))
+        ok = read_scopes(r, &wire, error);
+    else if (ok && is(plane.name, "/host:CPU") == host)
         ok = is(plane.name, "/host:metadata") ? read_programs(r, file, &plane, error) : read_lines(r, &wire, &plane, error);
     plane_clear(&plane);
     return ok;
@@ -828,11 +903,15 @@ static bool xplane_read(EchSource *source, const EchImportOptions *options, EchI
     r.devices = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     r.programs = ech_xplane_programs_new();
     r.names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
+    r.scopes = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
+    r.ran = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
     bool ok = read_space(&r, data, n, error);
     g_array_unref(r.baselines);
     g_hash_table_unref(r.devices);
     g_hash_table_unref(r.launches);
     g_hash_table_unref(r.names);
+    g_hash_table_unref(r.scopes);
+    g_hash_table_unref(r.ran);
     ech_xplane_programs_free(r.programs);
     return ok;
 }

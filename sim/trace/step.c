@@ -4,12 +4,17 @@
 
 #include <string.h>
 
+/* What marks are steps by, the surest last. */
+typedef enum { BY_PROGRAM, BY_OPTIMIZER, BY_NUMBER } By;
+
 /* Marks of one kind, in program order. */
 typedef struct {
     const char *stem; /* not ended: the first @length bytes */
     size_t length;
     EchId queue;
-    GArray *ops; /* EchId */
+    By by;
+    EchTime time; /* all of them together */
+    GArray *ops;  /* EchId */
 } Kind;
 
 static void kind_free(gpointer data)
@@ -39,31 +44,45 @@ static size_t stem_length(const char *name)
     return 0;
 }
 
-static Kind *kind_of(GPtrArray *kinds, const char *name, size_t length, EchId queue)
+static Kind *kind_of(GPtrArray *kinds, const char *name, size_t length, EchId queue, By by)
 {
+    guint alike = 0;
     for (guint i = 0; i < kinds->len; i++) {
         Kind *kind = kinds->pdata[i];
+        alike += kind->by == by;
         if (kind->queue == queue && kind->length == length && memcmp(kind->stem, name, length) == 0)
             return kind;
     }
-    if (kinds->len == 64) /* more kinds than anybody counts steps by */
+    if (alike == (by == BY_PROGRAM ? 512 : 64)) /* more kinds than anybody counts steps by */
         return NULL;
     Kind *kind = g_new(Kind, 1);
-    *kind = (Kind){name, length, queue, g_array_new(FALSE, FALSE, sizeof(EchId))};
+    *kind = (Kind){.stem = name, .length = length, .queue = queue, .by = by, .ops = g_array_new(FALSE, FALSE, sizeof(EchId))};
     g_ptr_array_add(kinds, kind);
     return kind;
 }
 
-/* The kind with the most marks; those that are numbered go before optimizers' steps, which tell the same in the middle of it. */
+static EchTime programs_time(const GPtrArray *kinds)
+{
+    EchTime time = 0;
+    for (guint i = 0; i < kinds->len; i++) {
+        const Kind *kind = kinds->pdata[i];
+        if (kind->by == BY_PROGRAM)
+            time = ech_time_add(time, kind->time);
+    }
+    return time;
+}
+
+/* The kind with the most marks; those that are numbered go before optimizers' steps, which tell the same in the middle of it. Of programs the one that runs for
+ * most of the time. */
 static const Kind *best_kind(const GPtrArray *kinds)
 {
     const Kind *best = NULL;
+    EchTime programs = programs_time(kinds);
     for (guint i = 0; i < kinds->len; i++) {
         const Kind *kind = kinds->pdata[i];
-        bool numbered = !ech_mark_is_optimizer(kind->stem), best_numbered = best && !ech_mark_is_optimizer(best->stem);
-        if (kind->ops->len < 2)
+        if (kind->ops->len < 2 || (kind->by == BY_PROGRAM && kind->time < programs / 2))
             continue;
-        if (!best || (numbered && !best_numbered) || (numbered == best_numbered && kind->ops->len > best->ops->len))
+        if (!best || kind->by > best->by || (kind->by == best->by && kind->by != BY_PROGRAM && kind->ops->len > best->ops->len))
             best = kind;
     }
     return best;
@@ -104,23 +123,41 @@ static void keep_first_of_each(const EchTrace *trace, GArray *marks)
     }
 }
 
+/* The queue of the first device's runs of programs: each device has its own of the same. ECH_NONE where there is none. */
+static EchId queue_of_programs(const EchTrace *trace)
+{
+    const EchQueue *queues = ech_trace_queues(trace);
+    EchId first = ECH_NONE;
+    for (size_t i = 0; i < ech_trace_n_queues(trace); i++)
+        if (queues[i].kind == ECH_QUEUE_HOST && (first == ECH_NONE || queues[i].device < queues[first].device) &&
+            strcmp(ech_trace_string(trace, queues[i].name), ECH_QUEUE_OF_PROGRAMS) == 0)
+            first = (EchId)i;
+    return first;
+}
+
 static GPtrArray *kinds_of(const EchTrace *trace)
 {
     GPtrArray *kinds = g_ptr_array_new_with_free_func(kind_free);
+    EchId programs = queue_of_programs(trace);
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
         if (op->kind != ECH_OP_MARK || op->queue == ECH_NONE || ech_trace_queues(trace)[op->queue].kind != ECH_QUEUE_HOST)
             continue;
         const char *name = ech_trace_string(trace, op->name);
-        size_t length = stem_length(name);
-        Kind *kind = length ? kind_of(kinds, name, length, op->queue) : NULL;
+        bool program = op->queue == programs;
+        By by = program ? BY_PROGRAM : ech_mark_is_optimizer(name) ? BY_OPTIMIZER : BY_NUMBER;
+        size_t length = program ? strlen(name) : stem_length(name);
+        Kind *kind = length ? kind_of(kinds, name, length, op->queue, by) : NULL;
         EchId id = (EchId)i;
-        if (kind)
-            g_array_append_val(kind->ops, id);
+        if (!kind)
+            continue;
+        g_array_append_val(kind->ops, id);
+        if (op->recorded.duration != ECH_TIME_NONE)
+            kind->time = ech_time_add(kind->time, op->recorded.duration);
     }
     for (guint i = 0; i < kinds->len; i++) {
         const Kind *kind = kinds->pdata[i];
-        if (ech_mark_is_optimizer(kind->stem))
+        if (kind->by == BY_OPTIMIZER)
             keep_first_of_each(trace, kind->ops);
     }
     return kinds;
@@ -133,7 +170,7 @@ EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n)
     const Kind *kind = best_kind(kinds);
     if (!kind)
         return NULL;
-    guint n = kind->ops->len - (ech_mark_is_optimizer(kind->stem) ? 1 : 0);
+    guint n = kind->ops->len - (kind->by == BY_OPTIMIZER ? 1 : 0);
     g_autoptr(GArray) steps = g_array_new(FALSE, FALSE, sizeof(EchTraceStep));
     for (guint i = 0; i < n; i++) {
         EchTraceStep step = {.mark = g_array_index(kind->ops, EchId, i), .end = (EchId)ech_trace_n_ops(trace), .next = ECH_NONE, .last = ECH_NONE};

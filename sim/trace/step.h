@@ -1,5 +1,5 @@
 /** @file step.h
- * The steps of a captured program, as its marks tell them (ProfilerStep#3, "step 3", Optimizer.step), and a part of a trace alone.
+ * The steps of a captured program, as its marks tell them (ProfilerStep#3, "step 3", Optimizer.step, XLA's programs), and a part of a trace alone.
  */
 #pragma once
 #include "sim/trace/trace.h"
@@ -11,8 +11,12 @@ typedef struct {
     EchId next; /**< The mark of the same kind behind it, or ECH_NONE. */
     EchId last; /**< The last of its kernels and collectives, or of its copies where it has none. */
 } EchTraceStep;
-/** In order. An optimizer's step ends a step of the program: from one to the next is a whole one, and what follows the last is none. NULL and 0 where no two
- * marks of a kind tell steps. g_free. */
+/** A queue of marks: each is one run of a compiled program, called after it. */
+#define ECH_QUEUE_OF_PROGRAMS "XLA Modules"
+
+/** In order. An optimizer's step ends a step of the program: from one to the next is a whole one, and what follows the last is none. Where no marks are
+ * called so, the runs of the program that takes longest are steps, if it ran twice and for half the time of all. NULL and 0 where no two marks of a kind tell
+ * steps. g_free. */
 EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 /** Whether a mark's name is an optimizer's step: a step goes from it to the next. */
 static inline bool ech_mark_is_optimizer(const char *name)

@@ -7,6 +7,7 @@
 #include "sim/trace/file.h"
 #include "sim/trace/lifetime.h"
 #include "sim/trace/select.h"
+#include "sim/trace/step.h"
 #include "tests/support/support.h"
 
 #include <check.h>
@@ -1157,6 +1158,20 @@ START_TEST(xplane_of_an_h100)
     ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_of_graphs_not_in_programs"), 0);
     const EchOp *product = ech_test_op(t, ECH_OP_KERNEL, "nvjet_sm90_tst_176x128_64x5_1x2_h_bz_TNN");
     ck_assert_uint_eq(ech_trace_work(t)[product->first_work].count, UINT64_C(2) * 4096 * 4096 * 1024);
+    /* What lies in the ranges of one run of the program: a step begins with its first copy. */
+    size_t n;
+    g_autofree EchTraceStep *steps = ech_trace_steps(t, &n);
+    ck_assert_uint_eq(n, 3);
+    for (size_t i = 0; i < n; i++) {
+        const EchOp *run = &ech_trace_ops(t)[steps[i].mark], *first = run + 1;
+        ck_assert_str_eq(ech_trace_string(t, run->name), "jit_step(6643)");
+        ck_assert_uint_eq(first->kind, ECH_OP_COPY);
+        ck_assert_int_eq(first->recorded.start, run->recorded.start);
+        unsigned kernels = 0;
+        for (EchId op = steps[i].mark; op < steps[i].end; op++)
+            kernels += ech_trace_ops(t)[op].kind == ECH_OP_KERNEL;
+        ck_assert_uint_eq(kernels, 125);
+    }
 }
 END_TEST
 

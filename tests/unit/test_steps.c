@@ -94,6 +94,48 @@ START_TEST(of_copies_among_kernels)
 }
 END_TEST
 
+/* XLA's programs are steps where nothing else is: those of the one that runs for most of the time, on the first device. @_i: with numbered marks, which go
+ * before; with another program that takes longer, but ran once; with several, none of which takes half. */
+START_TEST(of_programs)
+{
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId programs[2] = {ech_trace_builder_queue(b, ECH_QUEUE_OF_PROGRAMS, ECH_QUEUE_HOST, 0),
+                         ech_trace_builder_queue(b, ECH_QUEUE_OF_PROGRAMS, ECH_QUEUE_HOST, 1)};
+    EchId host = ech_trace_builder_queue(b, "host", ECH_QUEUE_HOST, 0);
+    for (int i = 0; i < 3; i++) {
+        mark(b, programs[0], "jit_split(1)", i * 9 * ECH_TEST_MS);
+        mark(b, programs[0], "jit_split(1)", i * 9 * ECH_TEST_MS);
+        ech_test_kernel(b, ECH_TEST_MS, ECH_NONE, ECH_READ, 0);
+        for (int device = 0; device < 2; device++) {
+            mark(b, programs[device], "jit_step(2)", (i * 9 + 2) * ECH_TEST_MS);
+            ech_trace_builder_peek_op(b, (EchId)(ech_trace_builder_n_ops(b) - 1))->recorded.duration = 5 * ECH_TEST_MS;
+            ech_test_kernel(b, ECH_TEST_MS, ECH_NONE, ECH_READ, 0);
+        }
+        g_autofree char *name = g_strdup_printf("step %d", i);
+        if (_i == 1 && i < 2)
+            mark(b, host, name, (i * 9 + 8) * ECH_TEST_MS);
+        if (_i == 3)
+            mark(b, programs[0], "jit_a(3)", 0);
+    }
+    ech_test_kernel(b, ECH_TEST_MS, ECH_NONE, ECH_READ, 0);
+    if (_i >= 2) {
+        mark(b, programs[0], "jit_long(4)", 30 * ECH_TEST_MS);
+        ech_trace_builder_peek_op(b, (EchId)(ech_trace_builder_n_ops(b) - 1))->recorded.duration = (_i == 2 ? 8 : 20) * ECH_TEST_MS;
+        ech_test_kernel(b, ECH_TEST_MS, ECH_NONE, ECH_READ, 0);
+    }
+    g_autoptr(EchTrace) trace = ech_test_finish(b);
+    size_t n;
+    g_autofree EchTraceStep *steps = ech_trace_steps(trace, &n);
+    static const size_t expected[] = {3, 2, 3, 0};
+    ck_assert_uint_eq(n, expected[_i]);
+    for (size_t i = 0; i < n; i++) {
+        const EchOp *op = &ech_trace_ops(trace)[steps[i].mark];
+        ck_assert_str_eq(ech_trace_string(trace, op->name), _i == 1 ? (i == 0 ? "step 0" : "step 1") : "jit_step(2)");
+        ck_assert_uint_eq(ech_trace_queues(trace)[op->queue].device, 0);
+    }
+}
+END_TEST
+
 /* A step ends with the last of its kernels, on whichever queue; what was issued before the first mark is of none, and so is a mark on the device's side. */
 START_TEST(numbered)
 {
@@ -274,6 +316,7 @@ int main(void)
     Suite *suite = suite_create("steps");
     TCase *tcase = tcase_create("all");
     tcase_add_test(tcase, of_copies);
+    tcase_add_loop_test(tcase, of_programs, 0, 4);
     tcase_add_test(tcase, of_copies_among_kernels);
     tcase_add_test(tcase, numbered);
     tcase_add_test(tcase, by_optimizer);
