@@ -7,6 +7,7 @@
 #include "sim/experiment/output.h"
 #include "sim/import/anonymize.h"
 #include "sim/import/import.h"
+#include "sim/import/xplane.h"
 #include "sim/report/program_info.h"
 #include "sim/report/writers.h"
 #include "sim/trace/file.h"
@@ -38,6 +39,26 @@ static int import_device(const char *path, const char *text, gsize n, const char
         fprintf(stderr, "%s: gpu_target_config -> device file %s\n", path, out);
     else
         ech_cli_print(yaml->str);
+    return ECH_EXIT_DONE;
+}
+
+/* One of the programs that a profile holds, as it stands there. */
+static int import_program(const char *path, const char *name, const char *out)
+{
+    GError *error = NULL;
+    g_autofree char *whole = NULL;
+    g_autoptr(EchSource) source = ech_source_open(path, &error);
+    g_autoptr(GBytes) program = source ? ech_xplane_program(source, name, &whole, &error) : NULL;
+    if (!program)
+        return ech_cli_fail(error);
+    gsize n;
+    const void *data = g_bytes_get_data(program, &n);
+    if (out && !ech_output_file(out, data, n, &error))
+        return ech_cli_fail(error);
+    if (out)
+        fprintf(stderr, "%s: program %s, %zu bytes -> %s\n", path, whole, n, out);
+    else
+        ech_cli_print_bytes(data, n);
     return ECH_EXIT_DONE;
 }
 
@@ -122,7 +143,7 @@ static bool write_trace(const EchTrace *trace, const EchTraceWriter *writer, con
 
 int ech_verb_import(int argc, char **argv)
 {
-    g_autofree char *out = NULL, *format = NULL, *device = NULL, *beside = NULL, *to = NULL;
+    g_autofree char *out = NULL, *format = NULL, *device = NULL, *beside = NULL, *to = NULL, *program = NULL;
     gboolean strict = FALSE, ignore = FALSE, anonymize = FALSE;
     gint64 trips = 1;
     gint ordinal = -1;
@@ -136,6 +157,9 @@ int ech_verb_import(int argc, char **argv)
         {"alone", 0, 0, G_OPTION_ARG_NONE, &ignore, "do not pick up files that lie beside the program", NULL},
         {"loop-trips", 0, 0, G_OPTION_ARG_INT64, &trips, "trip count of loops that tell none (default 1)", "N"},
         {"capture-device", 0, 0, G_OPTION_ARG_INT, &ordinal, "keep only this device of a capture of several", "N"},
+        {"program", 0, 0, G_OPTION_ARG_STRING, &program,
+         "of a profile of JAX's or TensorFlow's (*.xplane.pb): the XLA program of this name that it holds, as its compiler left it, to -o PROGRAM.hlo.pb",
+         "NAME"},
         {"anonymize", 0, 0, G_OPTION_ARG_NONE, &anonymize,
          "to share the trace: pseudonyms for names, stacks and paths, predictions as before; of an XLA program what it is lowered to, not its text", NULL},
         {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "fail if anything was dropped or repaired", NULL},
@@ -147,6 +171,14 @@ int ech_verb_import(int argc, char **argv)
     if (g_strv_length(rest) != 1 || trips < 0) {
         fprintf(stderr, "echelon import: one FILE is needed%s\n", trips < 0 ? " and --loop-trips must not be negative" : "");
         return ECH_EXIT_USAGE;
+    }
+    if (program && (to || format || device || beside || anonymize)) {
+        fprintf(stderr, "echelon import: --program takes a program out as it stands; expected no --to, --format, --device, --beside or --anonymize with it\n");
+        return ECH_EXIT_USAGE;
+    }
+    if (program) {
+        ech_cli_find_trace(&rest[0]);
+        return import_program(rest[0], program, out);
     }
     GError *error = NULL;
     g_autofree char *device_text = NULL;

@@ -764,6 +764,11 @@ static bool read_lines(Reader *r, const EchWire *plane_wire, const Plane *plane,
     return !bad(&wire, r->where, error);
 }
 
+/* A program in a profile. */
+typedef struct {
+    Span name, module;
+} Found;
+
 /* Ranges of the host, each by its number, with the number of the one around it. */
 static bool read_scopes(Reader *r, const EchWire *plane_wire, GError **error)
 {
@@ -786,8 +791,8 @@ static bool read_scopes(Reader *r, const EchWire *plane_wire, GError **error)
     return !bad(&wire, r->where, error);
 }
 
-/* HLO programs travel in the metadata plane, one an event: its number is the program's, unless its stats say another. */
-static bool read_programs(Reader *r, const EchWire *file, const Plane *plane, GError **error)
+/* HLO programs travel in the metadata plane, one an event: its number is the program's, unless its stats say another. @found (may be NULL) gets them: Found. */
+static bool read_programs(Reader *r, const EchWire *file, const Plane *plane, GArray *found, GError **error)
 {
     GHashTableIter iter;
     gpointer key, value;
@@ -814,10 +819,13 @@ static bool read_programs(Reader *r, const EchWire *file, const Plane *plane, GE
             return false;
         if (!module.n)
             continue;
-        ech_xplane_programs_add(r->programs, id, module.data, module.n);
+        if (found)
+            g_array_append_val(found, ((Found){((Metadata *)value)->name, module}));
+        else
+            ech_xplane_programs_add(r->programs, id, module.data, module.n);
         n++;
     }
-    if (n)
+    if (n && !found)
         ech_diag_note(r->ret->records, "Hlo Proto", n);
     return true;
 }
@@ -847,7 +855,7 @@ static bool read_plane(Reader *r, const EchWire *file, const EchWireField *field
     if (ok && host && is(plane.name, "/host:__ScopeRangeCallStack__"))
         ok = read_scopes(r, &wire, error);
     else if (ok && is(plane.name, "/host:CPU") == host)
-        ok = is(plane.name, "/host:metadata") ? read_programs(r, file, &plane, error) : read_lines(r, &wire, &plane, error);
+        ok = is(plane.name, "/host:metadata") ? read_programs(r, file, &plane, NULL, error) : read_lines(r, &wire, &plane, error);
     plane_clear(&plane);
     return ok;
 }
@@ -884,7 +892,15 @@ static bool read_space(Reader *r, const uint8_t *data, size_t n, GError **error)
         ech_capture_baseline(r->capture, (EchTier)b->tier, b->device, b->before);
     }
     ech_xplane_programs_apply(r->programs, r->capture, r->ret->diag);
-    return ech_xplane_finish(r->x, error);
+    if (!ech_xplane_finish(r->x, error))
+        return false;
+    const char *main = ech_trace_main_program(r->ret->trace), *number = main ? strchr(main, '(') : NULL;
+    if (number && ech_diag_count(r->ret->records, "Hlo Proto"))
+        ech_diag_remark(r->ret->diag,
+                        "the profile holds the programs that ran: 'echelon import FILE --program %.*s -o program.hlo.pb' takes one out, for what its memory "
+                        "holds by name and for passes",
+                        (int)(number - main), main);
+    return true;
 }
 
 static bool xplane_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
@@ -938,6 +954,90 @@ static int probe(const uint8_t *head, size_t n)
             return 1;
     }
     return 0;
+}
+
+static int compare_found(gconstpointer a, gconstpointer b)
+{
+    const Found *x = a, *y = b;
+    int order = memcmp(x->name.data, y->name.data, MIN(x->name.n, y->name.n));
+    return order ? order : (x->name.n > y->name.n) - (x->name.n < y->name.n);
+}
+
+/* "jit_step(6643)" is called that, and "jit_step". */
+static bool is_called(Span found, const char *name)
+{
+    size_t n = strlen(name);
+    return found.n >= n && memcmp(found.data, name, n) == 0 && (found.n == n || found.data[n] == '(');
+}
+
+static const Found *choose(const GArray *found, const char *name, const char *where, GError **error)
+{
+    enum { MOST = 24 };
+    const Found *chosen = NULL;
+    guint called = 0;
+    for (guint i = 0; i < found->len; i++) {
+        const Found *f = &g_array_index(found, Found, i);
+        if (is(f->name, name))
+            return f;
+        if (is_called(f->name, name)) {
+            chosen = f;
+            called++;
+        }
+    }
+    if (called == 1)
+        return chosen;
+    g_autoptr(GString) names = g_string_new(NULL);
+    guint told = 0;
+    for (guint i = 0; i < found->len; i++) {
+        const Found *f = &g_array_index(found, Found, i);
+        if (called > 1 && !is_called(f->name, name))
+            continue;
+        g_autofree char *shown = ech_quote((const char *)f->name.data, (gssize)f->name.n, 80);
+        if (told++ < MOST)
+            g_string_append_printf(names, "%s%s", told > 1 ? ", " : "", shown);
+    }
+    if (told > MOST)
+        g_string_append_printf(names, " or one of %u more", told - MOST);
+    if (found->len == 0)
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: it holds no programs; a profile that JAX or TensorFlow wrote (*.xplane.pb) does", where);
+    else
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: %s '%s'; expected %s", where, called > 1 ? "several programs are called" : "it holds no program",
+                    name, names->str);
+    return NULL;
+}
+
+GBytes *ech_xplane_program(EchSource *source, const char *name, char **ret_name, GError **error)
+{
+    size_t n_head;
+    const uint8_t *head = ech_source_head(source, &n_head);
+    bool profile = probe(head, n_head) > 0;
+    g_autoptr(GBytes) bytes = profile ? ech_source_bytes(source, 0, error) : g_bytes_new(NULL, 0);
+    if (!bytes)
+        return NULL;
+    gsize n;
+    const uint8_t *data = g_bytes_get_data(bytes, &n);
+    Reader r = {.where = ech_source_path(source) ? ech_source_path(source) : "profile"};
+    g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(Found));
+    EchWire wire = ech_wire_init(data, n);
+    EchWireField f;
+    while (ech_wire_next(&wire, &f)) {
+        Plane plane = {0};
+        EchWire inner = ech_wire_sub(&wire, &f);
+        if (f.number != 1 || f.type != ECH_WIRE_BYTES)
+            continue;
+        bool ok = read_names(&r, &inner, &plane, error) && (!is(plane.name, "/host:metadata") || read_programs(&r, &wire, &plane, found, error));
+        plane_clear(&plane);
+        if (!ok)
+            return NULL;
+    }
+    if (bad(&wire, r.where, error))
+        return NULL;
+    g_array_sort(found, compare_found);
+    const Found *chosen = choose(found, name, r.where, error);
+    if (!chosen)
+        return NULL;
+    *ret_name = g_strndup((const char *)chosen->name.data, chosen->name.n);
+    return g_bytes_new(chosen->module.data, chosen->module.n);
 }
 
 const EchImportClass ech_import_xplane = {

@@ -10,6 +10,7 @@
 #pragma once
 #include "models/kernel/gpu.h"
 #include "sim/import/capture.h"
+#include "sim/import/import.h"
 
 /** One kind of event on a device's line; texts are borrowed for the call. */
 typedef struct {
@@ -41,5 +42,9 @@ void ech_xplane_mark(EchXplane *xplane, uint32_t device, const char *line, EchId
 bool ech_xplane_finish(EchXplane *xplane, GError **error);
 /** Ordinal of "/device:TPU:3", false for other planes. *ret_tpu tells TPUs from GPUs. */
 bool ech_xplane_device(const char *plane, size_t n, uint32_t *ret_device, bool *ret_tpu);
+/** The HloProto of a program that the profile @source holds: @name is its whole name ("jit_step(6643)") or what stands before the number, where one program
+ * alone is called so. *ret_name is the whole one, owned by the caller as the bytes are. ECH_ERROR_CONFIG, with the names that there are, where it holds no such
+ * one. */
+GBytes *ech_xplane_program(EchSource *source, const char *name, char **ret_name, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** What a GPU's kernel was launched with: "regs:40 static_shared:0 dynamic_shared:0 grid:1280,1,1 block:256,1,1 occ_pct:0". False where no grid is told. */
 bool ech_xplane_launch(const char *details, size_t n, EchGpuLaunch *ret);

@@ -191,6 +191,18 @@ EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n)
     return (EchTraceStep *)(void *)g_array_steal(steps, NULL);
 }
 
+const char *ech_trace_main_program(const EchTrace *trace)
+{
+    g_autoptr(GPtrArray) kinds = kinds_of(trace);
+    const Kind *main = NULL;
+    for (guint i = 0; i < kinds->len; i++) {
+        const Kind *kind = kinds->pdata[i];
+        if (kind->by == BY_PROGRAM && (!main || kind->time > main->time))
+            main = kind;
+    }
+    return main ? main->stem : NULL;
+}
+
 /* A part in the making. */
 typedef struct {
     const EchTrace *trace;

@@ -18,6 +18,8 @@ typedef struct {
  * called so, the runs of the program that takes longest are steps, if it ran twice and for half the time of all. NULL and 0 where no two marks of a kind tell
  * steps. g_free. */
 EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** Of the compiled programs that ran on the first device, by ECH_QUEUE_OF_PROGRAMS, the one that took longest in all: its mark's name, borrowed; NULL: none. */
+const char *ech_trace_main_program(const EchTrace *trace);
 /** Whether a mark's name is an optimizer's step: a step goes from it to the next. */
 static inline bool ech_mark_is_optimizer(const char *name)
 {

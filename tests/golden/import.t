@@ -217,3 +217,30 @@ $ mkdir -p $T/secret; cp tests/golden/data/small.yaml $T/secret/plan.yaml; for a
 1
 0
 exit 1
+$ echelon import traces/gpu_h100-sxm/jax_profile.xplane.pb.gz --program jit_step -o $T/step.hlo.pb 2>&1 | sed "s,$T,T,"; echelon run --trace $T/step.hlo.pb --device h100-sxm | grep -E 'It takes|placed|jax_step' | head -8
+traces/gpu_h100-sxm/jax_profile.xplane.pb.gz: program jit_step(6643), 55949 bytes -> T/step.hlo.pb
+  It takes 8.13 ms, bound by matrix unit (45 % of the critical path).
+    1.63 ms 20.1 %: gemm_fusion_dot_general.9 (jax_step.py:23) for dynamic-slice-start.1 (jax_step.py:31, 8 MiB from host to hbm), 10 times; the longest: could begin only then, took 163 us
+    1.63 ms 20.0 %: gemm_fusion_dot_general.2 (jax_step.py:23) for dynamic-update-slice-start.1 (jax_step.py:31, 8 MiB from hbm to host), 10 times; the longest: could begin only then, took 163 us
+    67.8 us 0.8 %: gemm_fusion_dot_general.3 (jax_step.py:23) for fusion-start (w[1], 8 MiB from hbm to hbm), 10 times; the longest: could begin only then, took 6.78 us
+    67.8 us 0.8 %: loop_add_fusion.1 (jax_step.py:31) for fusion-start.4 (jax_step.py:31, 8 MiB from hbm to hbm), 10 times; the longest: could begin only then, took 6.78 us
+    67.8 us 0.8 %: gemm_fusion_dot_general.9 (jax_step.py:23) for fusion-start.2 (w[0], 8 MiB from hbm to hbm), 10 times; the longest: could begin only then, took 6.78 us
+    hbm: 456 MiB live at 3.28 ms; placed by the compiler
+        80 MiB  loop_dynamic_update_slice_fusion.2  temporary  bf16[10,1024,4096]{2,1,0}  jax_step.py:23
+$ echelon run --trace traces/gpu_h100-sxm/jax_profile.xplane.pb.gz --device h100-sxm --step 2 | grep -E 'It takes|- '
+  It takes 7.76 ms, bound by matrix unit (45 % of the critical path).
+  - the profile holds the programs that ran: 'echelon import FILE --program jit_step -o program.hlo.pb' takes one out, for what its memory holds by name and for passes
+  - recorded on a GPU by Nvidia, which is all that the file says of it: its recorded times count as those of h100-sxm
+  - step 2 of 3 alone, from jit_step(6643): what was asked for before is held as it was then, and takes no time here
+$ echelon import traces/gpu_h100-sxm/jax_profile.xplane.pb.gz --program jit__normal -o $T/none
+echelon: traces/gpu_h100-sxm/jax_profile.xplane.pb.gz: several programs are called 'jit__normal'; expected jit__normal(3318), jit__normal(4650), jit__normal(5979)
+exit 2
+$ echelon import traces/gpu_h100-sxm/jax_profile.xplane.pb.gz --program step
+echelon: traces/gpu_h100-sxm/jax_profile.xplane.pb.gz: it holds no program 'step'; expected jit__normal(3318), jit__normal(4650), jit__normal(5979), jit__threefry_seed(663), jit__threefry_split(1327), jit_dynamic_slice(1991), jit_multiply(3985), jit_multiply(5315), jit_squeeze(2655), jit_stage(0), jit_step(6643)
+exit 2
+$ echelon import traces/gpu_h100-sxm/torch_profile.json.gz --program step
+echelon: traces/gpu_h100-sxm/torch_profile.json.gz: it holds no programs; a profile that JAX or TensorFlow wrote (*.xplane.pb) does
+exit 2
+$ echelon import traces/gpu_h100-sxm/jax_profile.xplane.pb.gz --program step --to ech
+echelon import: --program takes a program out as it stands; expected no --to, --format, --device, --beside or --anonymize with it
+exit 2
