@@ -955,9 +955,40 @@ static void wait_op(EchCapture *capture, const EchItem *item)
     hold_up(capture, item->queue, id);
 }
 
+/* The value of @key in "KEY=VALUE,KEY=VALUE#": up to the next ',' or '#'. Length 0 where it is not there. */
+static const char *annotated(const char *text, const char *key, size_t *ret_n)
+{
+    size_t n = strlen(key);
+    *ret_n = 0;
+    for (const char *at = strstr(text, key); at; at = strstr(at + n, key)) {
+        if ((at[-1] != '#' && at[-1] != ',') || at[n] != '=')
+            continue;
+        *ret_n = strcspn(at + n + 1, ",#");
+        return at + n + 1;
+    }
+    return NULL;
+}
+
+/* XLA's ranges as what they are of: "XlaModule:#hlo_module=jit_step,program_id=21#" as "jit_step(21)", "Thunk:#name=jit(step)/while,hlo_op=while.17#" as
+ * "while.17". NULL for others. */
+static char *name_of_range(const char *text)
+{
+    size_t n, n_id;
+    if (g_str_has_prefix(text, "XlaModule:#")) {
+        const char *module = annotated(text, "hlo_module", &n), *id = annotated(text, "program_id", &n_id);
+        return n == 0 ? NULL : n_id == 0 ? g_strndup(module, n) : g_strdup_printf("%.*s(%.*s)", (int)n, module, (int)n_id, id);
+    }
+    const char *op = g_str_has_prefix(text, "Thunk:#") ? annotated(text, "hlo_op", &n) : NULL;
+    return op && n > 0 ? g_strndup(op, n) : NULL;
+}
+
 static void mark(EchCapture *capture, const EchItem *item)
 {
-    ech_trace_builder_op(capture->builder, op_of(capture, item, ECH_OP_MARK, queue_id(capture, item->queue)));
+    EchOp op = op_of(capture, item, ECH_OP_MARK, queue_id(capture, item->queue));
+    g_autofree char *name = name_of_range(ech_trace_builder_peek_string(capture->builder, item->name));
+    if (name)
+        op.name = ech_trace_builder_string(capture->builder, name, -1);
+    ech_trace_builder_op(capture->builder, op);
 }
 
 /* ---- a snapshot's events ---- */

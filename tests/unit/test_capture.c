@@ -340,6 +340,37 @@ START_TEST(static_variables_are_told)
 }
 END_TEST
 
+/* XLA's ranges are told as what they are of. */
+START_TEST(ranges_of_xla)
+{
+    static const struct {
+        const char *text, *name;
+    } ranges[] = {{"XlaModule:#prefix=args[0],hlo_module=jit_stage,program_id=1#", "jit_stage(1)"},
+                  {"XlaModule:#hlo_module=jit_f#", "jit_f"},
+                  {"XlaModule:#program_id=7#", "XlaModule:#program_id=7#"},
+                  {"Thunk:#name=jit(step)/hlo_op=x/add,hlo_op=while.17,unique_hlo_op_id=47244640263#", "while.17"},
+                  {"Thunk:#hlo_op=command_buffer_26#", "command_buffer_26"},
+                  {"Thunk:#hlo_op=", "Thunk:#hlo_op="},
+                  {"step 3", "step 3"}};
+    g_autoptr(GString) text = g_string_new("echelon-capture 1\nclock 1 1\n");
+    for (size_t i = 0; i < G_N_ELEMENTS(ranges); i++)
+        g_string_append_printf(text, "mark %zu %zu 2 \"%s\"\nmark %zu %zu 4 \"\"\n", 10 + 2 * i, i, ranges[i].text, 11 + 2 * i, i);
+    g_string_append(text, "kernel 50 60 0 7 1 1 1 1 32 1 1 \"k\"\nend\n");
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text->str, text->len, "t");
+    EchImportOptions options = {0};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
+    ck_assert_ok(import != NULL, error);
+    size_t n = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(import->trace); i++) {
+        const EchOp *op = &ech_trace_ops(import->trace)[i];
+        if (op->kind == ECH_OP_MARK && n < G_N_ELEMENTS(ranges))
+            ck_assert_str_eq(ech_trace_string(import->trace, op->name), ranges[n++].name);
+    }
+    ck_assert_uint_eq(n, G_N_ELEMENTS(ranges));
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("capture");
@@ -352,6 +383,7 @@ int main(void)
     tcase_add_test(tests, a_file_that_is_full_is_no_end_of_the_program);
     tcase_add_loop_test(tests, counters_of_unified_memory_are_asked_for_again, 0, G_N_ELEMENTS(unified));
     tcase_add_test(tests, static_variables_are_told);
+    tcase_add_test(tests, ranges_of_xla);
     tcase_add_loop_test(tests, damage_is_refused, 0, G_N_ELEMENTS(bad));
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
