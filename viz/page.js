@@ -425,7 +425,7 @@ select('#device').text('on ' + run.provenance.device + (run.provenance.settings.
 
 const verdict = select('#verdict');
 const head = verdict.append('p');
-head.append('b').attr('class', run.fits ? 'good' : 'bad').text(details.verdict);
+head.append('b').attr('class', !run.fits ? 'bad' : Object.keys(run.needs).length ? 'good' : null).text(details.verdict);
 head.append('span').text(' ' + details.time_verdict + ' ' + time(run.makespan_ps) +
     (run.makespan_ps > 0 ? ', bound by ' + run.bound_by + ' for ' + percent(share(run.critical_path[run.bound_by] || 0)) + ' of the critical path.' : '.'));
 if (run.refused) verdict.append('p').text('The compiler refused it: ' + run.refused);
@@ -437,7 +437,6 @@ if (run.failure && !(run.needs[run.failure.memory] && run.needs[run.failure.memo
   verdict.append('p').text('At ' + time(run.failure.time_ps) + ', ' + (run.failure.buffer || run.failure.op || 'the plan') + ' asks for ' + bytes(run.failure.asked_bytes) + ' in ' + run.failure.memory +
     ': ' + bytes(run.failure.live_bytes) + ' of ' + bytes(run.failure.limit_bytes) + ' are live (' + run.failure.reason + ').');
 
-if (run.fits && !Object.keys(run.needs).length) verdict.append('p').attr('class', 'hint').text('The trace says nothing of what lies in memory.');
 for (const line of details.said) verdict.append('p').attr('class', 'hint').text(line);
 
 if (run.without_changes) {
@@ -551,13 +550,16 @@ for (const row of stalls.slice(0, 11)) {
     bar.append('span').attr('title', words + ': ' + percent((row[kind + '_ps'] || 0) / whole)).style('width', 100 * (row[kind + '_ps'] || 0) / whole + '%').style('background', colour);
 }
 
+// Of several whose names differ in their number: "fusion.*"
+const oneOf = (name, several) => several && /.\.\d+$/.test(name) ? name.replace(/\.\d+$/, '.*') : pretty(name);
+
 // Which operation waited for which copy or collective while nothing computed
 const transfers = run.transfer_waits;
 if (!transfers) select('#transfers').remove();
 else {
   select('#transfers .hint').text(time(transfers.total_ps) + ', ' + percent(transfers.total_ps / run.makespan_ps) + ' of the time' + (transfers.least_ps ? '; at least ' + time(transfers.least_ps) + ' of it stays, whenever transfers are asked for' : '') + '.');
-  table('#awaited', transfers.longest.slice(0, 12).map(w => ({ name: w.waiter ? pretty(w.waiter.name) + (w.waiter.from ? ' (' + w.waiter.from + ')' : '') : "the program's end", title: (w.waiter || {}).name, value: time(w.time_ps), share: share(w.time_ps), colour: 'var(--wait)',
-    note: 'for ' + pretty(w.transfer.name) + (w.transfer.from ? ', ' + w.transfer.from : '') + ', ' + bytes(w.transfer.bytes) + (w.times > 1 ? ', ' + w.times + ' times; the longest' : '') +
+  table('#awaited', transfers.longest.slice(0, 12).map(w => ({ name: w.waiter ? oneOf(w.waiter.name, w.pairs_alike) + (w.waiter.from ? ' (' + w.waiter.from + ')' : '') : "the program's end", title: (w.waiter || {}).name, value: time(w.time_ps), share: share(w.time_ps), colour: 'var(--wait)',
+    note: 'for ' + oneOf(w.transfer.name, w.pairs_alike) + (w.transfer.from ? ', ' + w.transfer.from : '') + ', ' + bytes(w.transfer.bytes) + (w.times > 1 ? ', ' + w.times + ' times; the longest' : '') +
       (w.own_queue ? ': in its own queue' : ': could begin ' + (w.ahead_ps ? time(Math.abs(w.ahead_ps)) + (w.ahead_ps > 0 ? ' before' : ' into the wait') : 'only then') + (w.behind_ps ? ', ' + time(w.behind_ps) + ' behind others' : '') + (w.peers_ps ? ', ' + time(w.peers_ps) + ' for other ranks' : '')) + ', took ' + time(w.took_ps) })));
   if (transfers.pairs > 12) select('#awaited').append('p').attr('class', 'hint').text('and ' + (transfers.pairs - 12) + ' more');
 }
@@ -573,7 +575,7 @@ for (const s of details.slices) {
   const key = details.kinds[s[4]] + ' ' + details.names[s[1]];
   if (s[5] >= 0 && !(key in bounds)) bounds[key] = ', bound by ' + details.bounds[s[5]];
 }
-table('#longest', run.longest.slice(0, 12).map(o => ({ name: pretty(o.name), title: o.name, value: time(o.time_ps), share: share(o.time_ps),
+table('#longest', (run.longest_alike || run.longest).slice(0, 12).map(o => ({ name: oneOf(o.name, o.names_alike), title: o.names_alike ? o.names_alike + ' such, the longest: ' + o.name : o.name, value: time(o.time_ps), share: share(o.time_ps),
   note: o.kind + (o.times > 1 ? ', ' + o.times + ' times' : '') + (bounds[o.kind + ' ' + o.name] || '') + (o.source ? ', ' + o.source : '') })));
 
 if (!run.longest.length) select('#slowest').remove();

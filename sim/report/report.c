@@ -420,6 +420,7 @@ static NameSum *sum_of(GArray *sums, size_t *first, const EchReport *report, con
     }
     NameSum fresh = {.sum = {.name = ech_trace_string(report->trace, op->name),
                              .kind = op->kind,
+                             .n_alike = 1,
                              .price = price,
                              .kernel_class = class,
                              .stack = ech_trace_string(report->trace, op->stack),
@@ -484,6 +485,50 @@ char *ech_report_source_line(const char *stack)
     const char *slash = g_strrstr_len(begin, stop ? stop - begin : (gssize)n, "/");
     begin = slash ? slash + 1 : begin;
     return stop > begin ? g_strndup(begin, (size_t)(stop - begin)) : NULL;
+}
+
+size_t ech_report_stem(const char *name)
+{
+    size_t n = strlen(name), stem = n;
+    while (stem > 0 && g_ascii_isdigit(name[stem - 1]))
+        stem--;
+    return stem < n && stem > 1 && name[stem - 1] == '.' ? stem - 1 : n;
+}
+
+static EchTime sum_of_times(const EchNameTime *times, size_t n)
+{
+    EchTime sum = 0;
+    for (size_t i = 0; i < n; i++)
+        sum = ech_time_add(sum, times[i].time);
+    return sum;
+}
+
+EchNameTime *ech_report_longest_alike(const EchReport *report, size_t most, size_t *ret_n)
+{
+    size_t n, used = 0;
+    EchNameTime *times = ech_report_longest(report, SIZE_MAX, &n);
+    *ret_n = MIN(n, most);
+    if (n <= most || sum_of_times(times, most) >= sum_of_times(times, n) / 2)
+        return times;
+    g_autoptr(GHashTable) places = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL); /* what they share -> place + 1 */
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *line = ech_report_source_line(times[i].stack);
+        g_autofree char *shared =
+            g_strdup_printf("%d %d %d %.*s\n%.*s", times[i].kind, times[i].price, times[i].kernel_class, (int)ech_report_stem(times[i].name), times[i].name,
+                            line ? (int)strlen(line) : (int)strcspn(times[i].stack, "\n"), line ? line : times[i].stack);
+        size_t at = GPOINTER_TO_SIZE(g_hash_table_lookup(places, shared));
+        if (at > 0) {
+            times[at - 1].time = ech_time_add(times[at - 1].time, times[i].time);
+            times[at - 1].count += times[i].count;
+            times[at - 1].n_alike++;
+        } else {
+            times[used++] = times[i];
+            g_hash_table_insert(places, g_steal_pointer(&shared), GSIZE_TO_POINTER(used));
+        }
+    }
+    qsort(times, used, sizeof *times, compare_names);
+    *ret_n = MIN(used, most);
+    return times;
 }
 
 char *ech_report_buffer_name(const EchTrace *trace, EchId buffer)

@@ -170,6 +170,7 @@ typedef struct {
     EchOpKind kind;
     EchTime time; /**< Sum over its spans, skipped iterations included. */
     uint64_t count;
+    size_t n_alike;                     /**< Names that were taken together, of which the one that takes longest is told; 1: its own alone. */
     EchPriceSource price;               /**< Where its time came from. */
     uint8_t kernel_class, kernel_bound; /**< By a GPU's kernel model: EchGpuClass (0: not by it) and EchGpuBound, of its longest span. */
     const char *stack;                  /**< Of its first span; borrowed from the trace. */
@@ -177,6 +178,11 @@ typedef struct {
 } EchNameTime;
 /** Kernels, copies and collectives by name, longest first, at most @most; g_free. */
 EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** The same; but where the @most of them take less than half of the time of all, names that differ in the number they end in alone ("fusion.577") are taken
+ * together if they come from one line of source: those of the layers of an unrolled program. */
+EchNameTime *ech_report_longest_alike(const EchReport *report, size_t most, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** Length of @name without such a number: "fusion" of "fusion.577". */
+size_t ech_report_stem(const char *name);
 
 /** What the kernel times of a program rest on, as sums over its spans, skipped iterations included. */
 typedef struct {

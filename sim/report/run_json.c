@@ -83,14 +83,14 @@ static void add_holdings(JsonBuilder *b, const EchReport *report, const EchMemor
     ech_holdings_free(holdings, n);
 }
 
-static void add_longest(JsonBuilder *b, const EchReport *report)
+static void add_times(JsonBuilder *b, const EchReport *report, const char *member, const EchNameTime *times, size_t n)
 {
-    size_t n;
-    g_autofree EchNameTime *times = ech_report_longest(report, 16, &n);
-    ech_json_begin_array(b, "longest");
+    ech_json_begin_array(b, member);
     for (size_t i = 0; i < n; i++) {
         json_builder_begin_object(b);
         ech_json_add_text(b, "name", times[i].name);
+        if (times[i].n_alike > 1)
+            ech_json_add_count(b, "names_alike", times[i].n_alike);
         ech_json_add_text(b, "kind", ech_op_kind_name(times[i].kind));
         ech_json_add_int(b, "time_ps", times[i].time);
         ech_json_add_count(b, "times", times[i].count);
@@ -99,11 +99,24 @@ static void add_longest(JsonBuilder *b, const EchReport *report)
             ech_json_add_text(b, "kernel_class", ech_gpu_class_name((EchGpuClass)times[i].kernel_class));
             ech_json_add_text(b, "bound_by", ech_gpu_bound_name((EchGpuBound)times[i].kernel_bound));
         }
-        if (report->program)
+        if (report->program || (times[i].kind == ECH_OP_KERNEL && times[i].one_asker && strstr(times[i].stack, ".py:")))
             add_origin(b, times[i].stack);
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
+}
+
+static void add_longest(JsonBuilder *b, const EchReport *report)
+{
+    size_t n, n_alike;
+    g_autofree EchNameTime *times = ech_report_longest(report, 16, &n), *alike = ech_report_longest_alike(report, 16, &n_alike);
+    add_times(b, report, "longest", times, n);
+    for (size_t i = 0; i < n_alike; i++) {
+        if (alike[i].n_alike > 1) {
+            add_times(b, report, "longest_alike", alike, n_alike);
+            break;
+        }
+    }
 }
 
 static void add_memories(JsonBuilder *b, const EchReport *report)

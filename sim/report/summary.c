@@ -477,9 +477,17 @@ static bool has_stopped(const EchReport *report)
     return stopped;
 }
 
+static bool knows_memory(const EchReport *report)
+{
+    size_t n;
+    g_free(ech_report_uses(report, &n));
+    return n > 0;
+}
+
 const char *ech_report_verdict(const EchReport *report)
 {
     return !ech_report_fits(report)      ? "IT DOES NOT FIT."
+           : !knows_memory(report)       ? "It says nothing of what lies in memory."
            : has_stopped(report)         ? "It fits as far as the program came."
            : ech_report_may_need(report) ? "It may fit."
                                          : "It fits.";
@@ -617,10 +625,7 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
     g_autofree EchFitRow *rows = ech_report_fit_rows(report, &n);
     EchBytes most = ech_report_may_need(report);
     g_autoptr(GString) text = g_string_new(ech_report_verdict(report));
-    gsize verdict = text->len;
     append_uses(text, report, fits);
-    if (text->len == verdict && fits)
-        g_string_append(text, " (The trace says nothing of what lies in memory.)");
     ech_text_wrap(out, "  ", text->str, columns);
     append_goal(out, report, columns);
     append_narrow(out, report, most, columns);
@@ -913,7 +918,7 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
     if (run->n_spans == 0 || run->makespan == 0)
         return;
     size_t n;
-    g_autofree EchNameTime *times = ech_report_longest(report, 6, &n);
+    g_autofree EchNameTime *times = ech_report_longest_alike(report, 6, &n);
     if (n == 0)
         return;
     g_string_append(out, "\n  Longest operations\n");
@@ -951,7 +956,8 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
         }
         bool priced = *price && least + ech_text_width(price) + 2 <= room;
         char *note = g_strdup_printf("%s%s%s%s%s%s", what, priced ? ", " : "", priced ? price : "", count, source ? ", " : "", source ? source : "");
-        g_autofree char *label = ech_text_kernel(times[i].name);
+        g_autofree char *label =
+            times[i].n_alike > 1 ? g_strdup_printf("%.*s.*", (int)ech_report_stem(times[i].name), times[i].name) : ech_text_kernel(times[i].name);
         add_share(rows, label, ech_format_time(times[i].time), ratio(times[i].time, run->makespan), note);
     }
     append_shares(out, rows, columns);

@@ -251,13 +251,15 @@ static char *place_of(const EchReport *report, const EchOp *op)
 }
 
 /* What waits share that are told as one: a recording has an operation for each time that something ran, under the same name, from the same place, with as
- * many bytes. @waiter may be ECH_NONE. */
-static char *likeness(const EchReport *report, EchId waiter, EchId transfer)
+ * many bytes. @waiter may be ECH_NONE. @numbers: whether the numbers that names end in count. */
+static char *likeness(const EchReport *report, EchId waiter, EchId transfer, bool numbers)
 {
     const EchOp *ops = ech_trace_ops(report->trace), *moved = &ops[transfer];
     g_autofree char *from = waiter == ECH_NONE ? NULL : place_of(report, &ops[waiter]), *moved_from = place_of(report, moved);
-    return g_strdup_printf("%u %u %u %u %" G_GUINT64_FORMAT " %s\n%s", waiter == ECH_NONE ? ECH_NONE : ops[waiter].name, moved->name, moved->memory_from,
-                           moved->memory_to, moved->bytes, from ? from : "", moved_from ? moved_from : "");
+    const char *name = waiter == ECH_NONE ? "" : ech_trace_string(report->trace, ops[waiter].name), *moved_name = ech_trace_string(report->trace, moved->name);
+    return g_strdup_printf("%u %u %" G_GUINT64_FORMAT " %.*s\n%.*s\n%s\n%s", moved->memory_from, moved->memory_to, moved->bytes,
+                           (int)(numbers ? strlen(name) : ech_report_stem(name)), name, (int)(numbers ? strlen(moved_name) : ech_report_stem(moved_name)),
+                           moved_name, from ? from : "", moved_from ? moved_from : "");
 }
 
 /* What an operation waits for and with what it is told, as long as it waits for the same. */
@@ -270,6 +272,7 @@ typedef struct {
 typedef struct {
     EchId waiter, transfer;
     uint64_t count;
+    size_t n_alike;
     EchTime time, longest;
     size_t span, of;
     EchTime since;
@@ -319,10 +322,10 @@ static GArray *sum_waits(const Finder *finder, const GArray *waits, EchTime *ret
         Known *one = &known[waited];
         if (one->sum == 0 || one->transfer != transfer) {
             *one = (Known){.transfer = transfer, .waiter = waits_for_whom(finder, waited, transfer)};
-            g_autofree char *like = likeness(finder->report, one->waiter, transfer);
+            g_autofree char *like = likeness(finder->report, one->waiter, transfer, true);
             one->sum = GPOINTER_TO_UINT(g_hash_table_lookup(index, like));
             if (one->sum == 0) {
-                Sum none = {0};
+                Sum none = {.n_alike = 1};
                 g_array_append_val(sums, none);
                 one->sum = sums->len;
                 g_hash_table_insert(index, g_steal_pointer(&like), GUINT_TO_POINTER(one->sum));
@@ -344,6 +347,34 @@ static GArray *sum_waits(const Finder *finder, const GArray *waits, EchTime *ret
     }
     g_array_sort(sums, compare_sums);
     return sums;
+}
+
+/* Those of an unrolled program's layers together, where there are more than anybody reads: names that differ in the number they end in alone. */
+static void join_numbered(const EchReport *report, GArray *sums)
+{
+    enum { READ = 12 };
+    guint used = 0;
+    if (sums->len <= READ)
+        return;
+    g_autoptr(GHashTable) index = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL); /* likeness -> place + 1 */
+    for (guint i = 0; i < sums->len; i++) {
+        Sum sum = g_array_index(sums, Sum, i);
+        g_autofree char *like = likeness(report, sum.waiter, sum.transfer, false);
+        guint at = GPOINTER_TO_UINT(g_hash_table_lookup(index, like));
+        if (at == 0) {
+            g_array_index(sums, Sum, used++) = sum;
+            g_hash_table_insert(index, g_steal_pointer(&like), GUINT_TO_POINTER(used));
+            continue;
+        }
+        Sum *joined = &g_array_index(sums, Sum, at - 1), one = *joined;
+        if (sum.longest > one.longest)
+            *joined = sum;
+        joined->time = ech_time_add(one.time, sum.time);
+        joined->count = one.count + sum.count;
+        joined->n_alike = one.n_alike + sum.n_alike;
+    }
+    g_array_set_size(sums, used);
+    g_array_sort(sums, compare_sums);
 }
 
 /* How long others of its queue or link were before a transfer that could have begun, by what the replay says of one that depends on something. */
@@ -402,11 +433,12 @@ EchTransferWaits *ech_transfer_waits_new(const EchReport *report)
     g_autoptr(GArray) waits = find_waits(&finder);
     g_array_sort(waits, compare_ends);
     g_autoptr(GArray) sums = sum_waits(&finder, waits, &ret->total);
+    join_numbered(report, sums);
     ret->waits = g_new0(EchTransferWait, sums->len + 1);
     ret->n = sums->len;
     for (guint i = 0; i < sums->len; i++) {
         const Sum *sum = &g_array_index(sums, Sum, i);
-        ret->waits[i] = (EchTransferWait){.waiter = sum->waiter, .transfer = sum->transfer, .count = sum->count, .time = sum->time};
+        ret->waits[i] = (EchTransferWait){.waiter = sum->waiter, .transfer = sum->transfer, .count = sum->count, .n_alike = sum->n_alike, .time = sum->time};
         explain_wait(&finder, sum, &ret->waits[i]);
     }
     ret->least = MAX(run->lower_bound - (run->makespan - ret->total), 0);
@@ -436,13 +468,21 @@ static char *cargo_of(const EchReport *report, const EchOp *op)
     return g_string_free(text, FALSE);
 }
 
+/* "fusion.577", and of several "fusion.*". */
+static char *shown_name(const EchTrace *trace, const EchOp *op, bool several)
+{
+    const char *name = ech_trace_string(trace, op->name);
+    size_t stem = ech_report_stem(name);
+    return several && name[stem] ? g_strdup_printf("%.*s.*", (int)stem, name) : ech_text_kernel(name);
+}
+
 static void append_row(GString *out, const EchReport *report, const EchTransferWait *wait, unsigned columns)
 {
     const EchTrace *trace = report->trace;
     const EchOp *ops = ech_trace_ops(trace), *transfer = &ops[wait->transfer], *waiter = wait->waiter != ECH_NONE ? &ops[wait->waiter] : NULL;
     g_autofree char *place = waiter ? place_of(report, waiter) : NULL, *time = ech_format_time(wait->time), *took = ech_format_time(wait->took);
-    g_autofree char *name = waiter ? ech_text_kernel(ech_trace_string(trace, waiter->name)) : g_strdup("the program's end");
-    g_autofree char *moved = ech_text_kernel(ech_trace_string(trace, transfer->name)), *cargo = cargo_of(report, transfer);
+    g_autofree char *name = waiter ? shown_name(trace, waiter, wait->n_alike > 1) : g_strdup("the program's end");
+    g_autofree char *moved = shown_name(trace, transfer, wait->n_alike > 1), *cargo = cargo_of(report, transfer);
     g_autofree char *short_name = ech_text_short(name, 48), *short_moved = ech_text_short(moved, 48);
     g_autoptr(GString) text = g_string_new(NULL);
     g_string_append_printf(text, "%s %.1f %%: %s", time, 100 * (double)wait->time / (double)report->run->makespan, short_name);
@@ -529,6 +569,8 @@ void ech_report_build_transfer_waits(JsonBuilder *b, const EchReport *report)
         json_builder_begin_object(b);
         ech_json_add_int(b, "time_ps", wait->time);
         ech_json_add_count(b, "times", wait->count);
+        if (wait->n_alike > 1)
+            ech_json_add_count(b, "pairs_alike", wait->n_alike);
         if (wait->waiter != ECH_NONE)
             add_op(b, report, "waiter", wait->waiter);
         add_op(b, report, "transfer", wait->transfer);

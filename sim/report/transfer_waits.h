@@ -11,6 +11,7 @@ typedef struct {
                        end. */
     EchId transfer; /**< COPY or COLLECTIVE. */
     uint64_t count; /**< Times that it waited. */
+    size_t n_alike; /**< Pairs whose names differ in the number they end in alone, taken together where there are many; 1: it is one. */
     EchTime time;   /**< Sum of all, without what ran a kernel meanwhile and what another wait has already. */
     /** Of the longest of them. The wait is behind + peers + took - ahead, but for kernels that ran in it. */
     EchTime ahead;  /**< The transfer could begin that long before the wait began; 0 where kernels' own queue runs it. */

@@ -2,12 +2,12 @@ A program compiled for an H100: kernels by class, tiles never timed by the best 
 $ echelon run --trace traces/gpt_nothing.h100 --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
   It takes 983 us, bound by latency inside kernels (93 % of the critical path).
   Longest operations
-    gemm_fusion_dot.39    37.0 us    3.8 % .........  kernel, product, 4 times, gpt_step.py:28
-    gemm_fusion_dot.41    37.0 us    3.8 % .........  kernel, product, 4 times, gpt_step.py:28
-    gemm_fusion_dot.43    37.0 us    3.8 % .........  kernel, product, 4 times, gpt_step.py:30
-    gemm_fusion_dot.51    31.0 us    3.2 % .........  kernel, product, 4 times, gpt_step.py:31
-    gemm_fusion_dot.47    24.1 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
-    gemm_fusion_dot.48    24.1 us    2.4 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
+    gemm_fusion_dot.*           165 us  16.8 %  kernel, kernel model: product, by latency, 28 times, gpt_step.py:32
+    gemm_fusion_dot.*           113 us  11.5 %  kernel, product, 16 times, gpt_step.py:28
+    gemm_fusion_dot.*          95.1 us   9.7 %  kernel, product, 16 times, gpt_step.py:30
+    gemm_fusion_dot.*          89.4 us   9.1 %  kernel, product, 16 times, gpt_step.py:31
+    gemm_fusion_dot.*          88.1 us   9.0 %  kernel, kernel model: product, by latency, 16 times, gpt_step.py:26
+    input_transpose_fusion.*   56.8 us   5.8 %  kernel, kernel model: relayout, by latency, 28 times, gpt_step.py:26
 
   Kernel times: 98 kernel model. Engine: native (0.1.0).
   Of the kernels' time 58 % is products, which are held against published times; 42 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter).
@@ -17,8 +17,12 @@ $ echelon run --trace traces/gpt_nothing.h100 --device h100-sxm --engine native 
   It takes 1.87 ms, bound by latency inside kernels (97 % of the critical path).
     It takes 90.7 % longer: 983 us -> 1.87 ms. Along the critical path: +891 us latency inside kernels.
 $ echelon run --trace traces/gpt_nothing.h100 --device a100-80 --engine native --json | grep -E '"(priced_by|kernel_class)"' | sort | uniq -c | tr -s ' '
- 16 "kernel_class" : "product",
- 16 "priced_by" : "model",
+ 3 "kernel_class" : "elementwise",
+ 22 "kernel_class" : "product",
+ 3 "kernel_class" : "reduce",
+ 2 "kernel_class" : "relayout",
+ 2 "kernel_class" : "softmax_warp",
+ 32 "priced_by" : "model",
 $ echelon run --trace traces/gpt_nothing.h100 --device h100-sxm --engine native --json | grep -A6 '"kernel_time_basis"'
   "kernel_time_basis" : {
     "held_ps" : 568487617,

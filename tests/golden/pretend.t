@@ -238,10 +238,10 @@ $ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native | se
   Longest operations
     cudaHostAlloc                 960 us  21.3 %  call, on the host, page by page, 3 times
     Memcpy DtoD...e -> Device)    473 us  10.5 %  copy, 299 times
-    gemm_fusion_dot.33            111 us   2.5 %  kernel, product, 12 times, gpt_step.py:28
-    gemm_fusion_dot.35            111 us   2.5 %  kernel, product, 12 times, gpt_step.py:30
-    gemm_fusion_dot.43           93.0 us   2.1 %  kernel, product, 12 times, gpt_step.py:31
-    gemm_fusion_dot.39           72.2 us   1.6 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:32
+    gemm_fusion_dot.*             427 us   9.5 %  kernel, kernel model: product, by latency, 72 times, gpt_step.py:32
+    gemm_fusion_dot.*             227 us   5.0 %  kernel, product, 36 times, gpt_step.py:28
+    gemm_fusion_dot.*             227 us   5.0 %  kernel, product, 36 times, gpt_step.py:30
+    gemm_fusion_dot.*             210 us   4.7 %  kernel, product, 36 times, gpt_step.py:31
 
   Kernel times: 8 roofline; 846 kernel model; 3 on the host, page by page. Engine: native (0.1.0).
   Of the kernels' time 48 % is products, which are held against published times; 51 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter); 1 % bytes and operations at the device's rates.
@@ -251,12 +251,12 @@ $ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native | se
 $ echelon run --trace traces/gpt_jax.h100/gpt.step --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
   It takes 1.09 ms, bound by latency inside kernels (77 % of the critical path).
   Longest operations
-    gemm_fusion_dot.33    37.0 us    3.4 % .........  kernel, product, 4 times, gpt_step.py:28
-    gemm_fusion_dot.35    37.0 us    3.4 % .........  kernel, product, 4 times, gpt_step.py:30
-    gemm_fusion_dot.43    31.0 us    2.8 % .........  kernel, product, 4 times, gpt_step.py:31
-    gemm_fusion_dot.39    24.1 us    2.2 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
-    gemm_fusion_dot.40    24.1 us    2.2 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
-    gemm_fusion_dot.42    24.1 us    2.2 % .........  kernel, kernel model: product, by latency, 4 times, gpt_step.py:32
+    gemm_fusion_dot.*             142 us  13.1 %  kernel, kernel model: product, by latency, 24 times, gpt_step.py:32
+    loop_dynami...ice_fusion.*   99.4 us   9.1 %  kernel, elementwise, 64 times, gpt_step.py:47
+    gemm_fusion_dot.*            75.7 us   7.0 %  kernel, product, 12 times, gpt_step.py:28
+    gemm_fusion_dot.*            75.7 us   7.0 %  kernel, product, 12 times, gpt_step.py:30
+    gemm_fusion_dot.*            70.0 us   6.4 %  kernel, product, 12 times, gpt_step.py:31
+    gemm_fusion_dot.*            66.6 us   6.1 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:26
 
   Kernel times: 128 kernel model. Engine: native (0.1.0).
   Of the kernels' time 41 % is products, which are held against published times; 58 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter).

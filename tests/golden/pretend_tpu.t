@@ -53,12 +53,12 @@ $ echelon run --trace traces/gpt_torch_tpu.v6e --device tpu-v6e --engine native 
        193 MiB  in 30 more
     vector: 125 MiB live at 20.1 ms, 126 MiB reserved (1.1 % of it not in use then); places as in the trace
   Longest operations
-    tt_jit_cross_entropy_loss_backward/fusion.1     1.41 ms    5.3 % #...................  kernel, kernel model
-    tt_jit_cross_entropy...tract_subtract_fusion    1.41 ms    5.3 % #...................  kernel, kernel model
-    tt_jit_to_copy_copy_/bitcast_convert_fusion     1.06 ms    3.9 % #...................  kernel, kernel model
-    tt_jit_to_copy_copy_.2/copy_.1                  1.06 ms    3.9 % #...................  kernel, kernel model
-    tt_jit_foreach_mul_/...dcast_multiply_fusion     708 us    2.6 % #...................  kernel, kernel model, 2 times
-    tt_jit_cross_entropy...nential_reduce_fusion     707 us    2.6 % #...................  kernel, kernel model
+    tt_jit_cross...ard/fusion.*    2.12 ms    7.9 % ##..................  kernel, kernel model, 2 times
+    tt_jit_cross...tract_fusion    1.41 ms    5.3 % #...................  kernel, kernel model
+    tt_jit_gpt_t...kward/copy.*    1.17 ms    4.3 % #...................  kernel, kernel model, 6 times, gpt_train.py:33
+    tt_jit_to_co...nvert_fusion    1.06 ms    3.9 % #...................  kernel, kernel model
+    tt_jit_to_co...y_.2/copy_.1    1.06 ms    3.9 % #...................  kernel, kernel model
+    tt_jit_to_co...ed_inverse.*    1.02 ms    3.8 % #...................  kernel, kernel model, 12 times
 
   Kernel times: 19 roofline; 364 kernel model. Engine: native (0.1.0).
   - 104 runs of 26 compiled programs, one after the other: what the host takes between them (Python, dispatch, compiling) is not in the time

@@ -159,6 +159,34 @@ START_TEST(alike_are_one)
 }
 END_TEST
 
+/* An unrolled program calls its layers' operations by number: few are told apart, of many those of a kind are one. */
+START_TEST(numbered_are_one_where_there_are_many)
+{
+    for (unsigned n = 12; n <= 13; n++) {
+        g_autoptr(GString) ops = g_string_new(NULL);
+        g_string_append_printf(ops, "ops %u\n", 2 * n);
+        for (unsigned i = 0; i < n; i++) {
+            unsigned bytes = i == 3 ? 500 : 300;
+            g_string_append_printf(ops, "copy \"in.%u\" q=0 from=1 to=0 bytes=%u r=0:%u w=1:%u\nkernel \"layer.%u\" q=0 r=1:%u work=matrix:bf16:100\n", i,
+                                   bytes, bytes, bytes, 7 * i, bytes);
+        }
+        Case c = case_of(two_queues, ops->str, 1);
+        const EchTransferWait *wait = &c.waits->waits[0];
+        bool joined = n == 13;
+        ck_assert_uint_eq(c.waits->n, joined ? 2 : n);
+        ck_assert_int_eq(wait->time, (joined ? 12 * 300 : 500) * ECH_PS_PER_NS);
+        ck_assert_uint_eq(wait->count, joined ? 12 : 1);
+        ck_assert_uint_eq(wait->n_alike, joined ? 12 : 1);
+        ck_assert_int_eq(wait->took, (joined ? 300 : 500) * ECH_PS_PER_NS);
+        g_autoptr(GString) out = g_string_new(NULL);
+        ech_report_append_transfer_waits(out, &c.report, 0);
+        ck_assert_int_eq(strstr(out->str, "layer.* for in.* (300 B from host to hbm), 12 times") != NULL, joined);
+        ck_assert_ptr_nonnull(strstr(out->str, "layer.21 for in.3 (500 B from host to hbm)"));
+        case_clear(&c);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("transfer_waits");
@@ -167,6 +195,7 @@ int main(void)
     tcase_add_test(tcase, no_time_twice);
     tcase_add_test(tcase, loops_count_whole);
     tcase_add_test(tcase, alike_are_one);
+    tcase_add_test(tcase, numbered_are_one_where_there_are_many);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
