@@ -353,27 +353,50 @@ static void explain_time(GPtrArray *out, JsonObject *a, JsonObject *b, bool pass
     }
 }
 
+/* What a row of the longest operations is called: of several whose names differ in their number, "fusion.*" and where they come from. Owned by the caller. */
+static char *row_label(JsonObject *row)
+{
+    const char *name = ech_member_text(row, "name"), *source = ech_member_text(row, "source");
+    if (!name || !json_object_has_member(row, "names_alike"))
+        return name ? ech_text_kernel(name) : NULL;
+    return g_strdup_printf("%.*s.*%s%s%s", (int)ech_report_stem(name), name, source ? " (" : "", source ? source : "", source ? ")" : "");
+}
+
+static JsonArray *longest_of(JsonObject *run, const char *member)
+{
+    JsonNode *node = json_object_get_member(run, member);
+    return node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+}
+
+static JsonObject *row_of(JsonArray *rows, guint i)
+{
+    JsonNode *node = json_array_get_element(rows, i);
+    return JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
+}
+
 /* Kernels and copies of the same name; names mean the same only in the same trace. */
 static void explain_operations(GPtrArray *out, JsonObject *a, JsonObject *b)
 {
     gint64 by = ech_member_int(b, "makespan_ps") - ech_member_int(a, "makespan_ps");
     const char *hash_a = ech_member_text(ech_member_object(a, "provenance"), "trace"), *hash_b = ech_member_text(ech_member_object(b, "provenance"), "trace");
-    if (!json_object_has_member(a, "longest") || !json_object_has_member(b, "longest") || g_strcmp0(hash_a, hash_b) != 0 || by == 0)
+    const char *member = json_object_has_member(a, "longest_alike") && json_object_has_member(b, "longest_alike") ? "longest_alike" : "longest";
+    JsonArray *rows_a = longest_of(a, member), *rows_b = longest_of(b, member);
+    if (!rows_a || !rows_b || g_strcmp0(hash_a, hash_b) != 0 || by == 0)
         return;
     g_autoptr(GArray) parts = g_array_new(FALSE, FALSE, sizeof(Part));
-    JsonNode *list_a = json_object_get_member(a, "longest"), *list_b = json_object_get_member(b, "longest");
-    if (!JSON_NODE_HOLDS_ARRAY(list_a) || !JSON_NODE_HOLDS_ARRAY(list_b))
-        return;
-    JsonArray *array_a = json_node_get_array(list_a), *array_b = json_node_get_array(list_b);
-    for (guint i = 0; i < json_array_get_length(array_b); i++) {
-        JsonNode *node = json_array_get_element(array_b, i);
-        JsonObject *of_b = JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL;
-        const char *name = ech_member_text(of_b, "name");
-        for (guint j = 0; name && j < json_array_get_length(array_a); j++) {
-            JsonNode *other = json_array_get_element(array_a, j);
-            JsonObject *of_a = JSON_NODE_HOLDS_OBJECT(other) ? json_node_get_object(other) : NULL;
-            if (g_strcmp0(ech_member_text(of_a, "name"), name) == 0 && g_strcmp0(ech_member_text(of_a, "kind"), ech_member_text(of_b, "kind")) == 0)
-                add_part(parts, name, ech_member_int(of_a, "time_ps"), ech_member_int(of_b, "time_ps"));
+    g_autoptr(GPtrArray) labels = g_ptr_array_new_with_free_func(g_free);
+    for (guint i = 0; i < json_array_get_length(rows_b); i++) {
+        JsonObject *of_b = row_of(rows_b, i);
+        char *label = row_label(of_b);
+        if (!label)
+            continue;
+        g_ptr_array_add(labels, label);
+        for (guint j = 0; j < json_array_get_length(rows_a); j++) {
+            JsonObject *of_a = row_of(rows_a, j);
+            g_autofree char *other = row_label(of_a);
+            if (g_strcmp0(other, label) == 0 && g_strcmp0(ech_member_text(of_a, "kind"), ech_member_text(of_b, "kind")) == 0 &&
+                g_strcmp0(ech_member_text(of_a, "kernel_class"), ech_member_text(of_b, "kernel_class")) == 0)
+                add_part(parts, label, ech_member_int(of_a, "time_ps"), ech_member_int(of_b, "time_ps"));
         }
     }
     if (parts->len > 1)
@@ -383,8 +406,7 @@ static void explain_operations(GPtrArray *out, JsonObject *a, JsonObject *b)
         const Part *part = &g_array_index(parts, Part, i);
         if (20.0 * (double)llabs(part->b - part->a) < (double)llabs(by) || (part->b > part->a) != (by > 0))
             continue;
-        g_autofree char *before = ech_format_time(part->a), *after = ech_format_time(part->b), *known = ech_text_kernel(part->name),
-                        *name = ech_text_short(known, LONGEST_NAME);
+        g_autofree char *before = ech_format_time(part->a), *after = ech_format_time(part->b), *name = ech_text_short(part->name, LONGEST_NAME);
         if (strcmp(before, after) != 0)
             g_string_append_printf(text, "%s '%s' %s -> %s", text->len ? "," : "", name, before, after);
     }
