@@ -111,8 +111,8 @@ static void say_vllm_start(const Figures *f, EchDiag *diag)
     g_autofree char *who = g_strdup_printf("%s were held by others: nvidia-smi names them (an earlier run that has not ended, another server, a desktop), its "
                                            "own context, some 300 to 600 MiB, among them",
                                            held);
-    /* Less than a context takes is left to the model. */
-    if (f->free.bytes < UINT64_C(1) << 30)
+    /* Less than a context takes is left to the model, or less than a share with two digits tells. */
+    if (f->free.bytes < UINT64_C(1) << 30 || most <= 0)
         ech_diag_remark(diag, "%s. They have to go, or vLLM to another GPU (CUDA_VISIBLE_DEVICES): in %s no --gpu-memory-utilization has room for a model", who,
                         free);
     else

@@ -707,8 +707,8 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
             best_score = score;
         }
     }
-    /* Any object in JSON may be a trace; one with a message is a log's record, and what watches memory prints them, too. */
-    if (best_score == 1 && (ech_pasted_is_record((const char *)head, n) || watches_memory((const char *)head, n)))
+    /* Any object in JSON may be a trace; one with a message is a log's record, what watches memory prints them, too, and how a container ended. */
+    if (best_score == 1 && (ech_pasted_is_record((const char *)head, n) || watches_memory((const char *)head, n) || memmem(head, n, "OOMKilled", 9)))
         best = NULL;
     /* A message stands where it was logged: far behind in a long log. */
     bool figures = best == &ech_import_memory_figures;
