@@ -332,6 +332,9 @@ int ech_verb_run(int argc, char **argv)
         .find = options.find,
         .goals = (const char *const *)options.goals,
     };
+    static const char *const engines[] = {"auto", "native", "simgrid", "cuda", NULL};
+    if (options.engine && !g_strv_contains(engines, options.engine))
+        return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--engine: '%s' is unknown; expected one of auto, native, simgrid, cuda", options.engine));
     if (g_strcmp0(options.engine, "cuda") == 0)
         return options.output ? ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--output: engine cuda writes no folder; expected --json"))
                               : ech_cli_cuda(rest[0], &overrides, NULL, 0, options.json);
