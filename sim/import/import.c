@@ -520,7 +520,7 @@ static const char *describe_text(const uint8_t *head, size_t n)
         return "the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from";
     if (ech_memory_text_is_program((const char *)head, n))
         return "the text looks like a Python program; 'echelon capture --pretend DEVICE -o step -- python FILE' runs it and leaves what echelon reads";
-    if (memmem(head, n, "\ntrace: ", 8) && memmem(head, n, "\ndevice: ", 9))
+    if (memmem(head, n, "\ndevice: ", 9) && (memmem(head, n, "\ntrace: ", 8) || memmem(head, n, "\nsweep:\n", 8)))
         return "the text looks like an experiment; 'echelon run FILE' runs it, and its key 'trace' names what is read here";
     if (memmem(head, n, "\nmemories:", 10) && memmem(head, n, "\nlinks:", 7))
         return "the text looks like a device, not a trace; give it as --device FILE";
