@@ -47,7 +47,7 @@ typedef struct {
     uint64_t later;             /* Requests after the first. */
     bool open, over;            /* An item is being read; a second report begins. */
     char space[32], memory[32]; /* As XLA calls it, as devices do. */
-    char stack[48];             /* The instruction whose own memory on chip ran out; "" where it is not told. */
+    char stack[64];             /* The instruction whose own memory on chip ran out, or what of one; "" where it is not told. */
     bool own;                   /* That is one of XLA's, not a kernel of the program's author. */
     bool headless;              /* The list's head, which says of which memory it is, was not pasted; */
     bool on_chip;               /* but one of its rows does. */
@@ -171,6 +171,13 @@ static bool read_allocation(Reader *r, EchWords sentence)
         return false;
     EchWords space = ech_words_after(sentence, "space=");
     set_memory(r, space.n ? space : (EchWords){"hbm", 3});
+    /* "tag = 'input window allocation for operator input 0. The window shape is f32[8192,8192], ...'", "tag = 'scoped memory for my_kernel.2'" */
+    EchWords tag = ech_words_after(sentence, "tag = '");
+    size_t end = 0;
+    while (end < tag.n && tag.text[end] != '\'' && !(tag.text[end] == '.' && end + 1 < tag.n && tag.text[end + 1] == ' '))
+        end++;
+    g_autofree char *whose = ech_quote(tag.text, (gssize)MIN(end, sizeof r->stack - 1), sizeof r->stack - 1);
+    g_strlcpy(r->stack, whose, sizeof r->stack);
     r->used = (EchRounded){size, 0};
     r->capacity = (EchRounded){most, 0};
     r->one = true;
@@ -672,8 +679,11 @@ static void say_refused(Reader *r, const char *who)
         return;
     EchBytes by = r->exceeded.bytes ? r->exceeded.bytes : r->used.bytes - r->capacity.bytes; /* the compiler's own has more digits */
     g_autofree char *used = ech_format_bytes(r->used.bytes), *room = ech_format_bytes(r->capacity.bytes), *over = ech_format_bytes(by);
-    ech_diag_remark(r->ret->diag, "%s: %s of %s asked for%s%s, of %s there are: %s too much", who, used, r->space, r->stack[0] ? " by " : "", r->stack, room,
-                    over);
+    ech_diag_remark(r->ret->diag, "%s: %s of %s asked for%s%s, of %s there are: %s too much", who, used, r->space,
+                    !r->stack[0] ? ""
+                    : r->one     ? " as "
+                                 : " by ",
+                    r->stack, room, over);
 }
 
 /* Whether what the compiler warned of was refused when it ran. */
@@ -768,6 +778,9 @@ static void say_program(Reader *r, bool dumped)
 /* What would make room, by the memory that has none. */
 static const char *remedy(const Reader *r)
 {
+    if (strcmp(r->memory, "vector") == 0 && r->one)
+        return "that is one window or scratch array of a kernel, larger than all of the memory on chip, so that no limit helps: smaller blocks (of a Pallas "
+               "kernel its BlockSpecs; without one a whole operand is one block), fewer buffers of each, or operands that stay in HBM (memory_space=pl.ANY)";
     /* https://openxla.org/xla/errors/error_1001 */
     if (strcmp(r->memory, "vector") == 0 && r->own)
         return "that is one of XLA's own instructions, whose blocks its compiler chooses, not a Pallas kernel: --xla_tpu_scoped_vmem_limit_kib=... gives it "

@@ -328,10 +328,16 @@ static const Case of_engines[] = {
 static const Case of_arrays[] = {
     {"ValueError: Allocation (size=21474836480) would exceed memory (size=17179869184) :: #allocation14 [shape = 'f32[320,4096,4096]{1,2,0:T(8,128)}', "
      "space=hbm, size = 0xffffffffffffffff, tag = 'output of fusion.3@{1}'] :: <no-hlo-instruction>",
-     "XLA refused one array: 20 GiB of hbm asked for, of 16 GiB there are: 4 GiB too much", 0, "one array", 20 * GIB, "had_bytes=17179869184"},
+     "XLA refused one array: 20 GiB of hbm asked for as output of fusion.3@{1}, of 16 GiB there are: 4 GiB too much", 0, "one array", 20 * GIB,
+     "had_bytes=17179869184"},
     {"jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Allocation (size=134217728) would exceed memory (size=67108864) :: #allocation25 [shape = "
      "'u8[134217728]{0}', space=vmem, size = 0x8000000, tag = 'scoped memory for my_kernel.2'] :: my_kernel.2",
-     "vmem_limit_bytes", 0, "one array", 128 * MIB, "limit_of_a_kernel=true"},
+     "asked for as scoped memory for my_kernel.2, of 64 MiB there are: 64 MiB too much", 0, "one array", 128 * MIB, "limit_of_a_kernel=true"},
+    {"jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Allocation (size=268435456) would exceed memory (size=134217728) :: #allocation3 [shape = "
+     "'u8[268435456]{0}', space=vmem, size = 0x10000000, scoped, tag = 'input window allocation for operator input 0. The window shape is f32[8192,8192], "
+     "while "
+     "the full shape is f32[8192,8192].']",
+     "no limit helps: smaller blocks", 0, "one array", 256 * MIB, "had_bytes=134217728"},
     {"RESOURCE_EXHAUSTED: Allocation (size=2097152) would exceed memory (size=1048576) :: #allocation2 [shape = 's32[524288]{0}', space=smem, size = 0x200000]",
      "prefetched scalars", 0, "one array", 2 * MIB, "limit_of_a_kernel=true"},
     /* JAX on the host's processor: GPUs' and TPUs' clients have other words. */
