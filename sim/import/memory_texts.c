@@ -187,6 +187,9 @@ static const struct {
     {"unable to resize file </torch_", NOT_SHARED},
     {"bytes from file </torch_", NOT_SHARED},
     {"No space left on device: '/dev/shm", NOT_SHARED},
+    {"[Errno 28] No space left on device",
+     "the text says that a disk is full, or somebody's share of it ('df -h', quotas), not that memory ran out: 'device' means a file system here. Checkpoints, "
+     "caches of models (HF_HOME) and of compilers, /tmp (TMPDIR), and /dev/shm, which is the host's memory, are such"},
     {"received 0 items of ancdata", OPEN_FILES},
     {"unable to open shared memory object </torch_", OPEN_FILES},
     {"_host_malloc: failed to allocate ",

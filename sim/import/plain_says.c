@@ -143,19 +143,9 @@ static EchPlace place_of(const char *line)
     static const char *const locked[] = {"mlock", "rlimit_memlock", "virtuallock", "directly in ram"};
     static const char *const pinned[] = {"pinned",     "page-lock",    "page lock",   "pin_memory",  "hostalloc", "hostmalloc",
                                          "mallochost", "hostregister", "allocmapped", "host_malloc", "host alloc"};
-    static const char *const host[] = {"numpy",
-                                       "and data type",
-                                       "cpu",
-                                       "host",
-                                       "ram",
-                                       "system memory",
-                                       "arraymemoryerror",
-                                       "on the node",
-                                       "errno 12",
-                                       "mmap",
-                                       "runtime: out of memory",
-                                       "your notebook",
-                                       "erroroutofhostmemory"},
+    static const char *const host[] =
+        {"numpy", "and data type",          "cpu",           "host",       "ram",        "system memory",       "arraymemoryerror", "on the node", "errno 12",
+         "mmap",  "runtime: out of memory", "your notebook", "heap space", "heap limit", "erroroutofhostmemory"},
                              *const exception[] = {"bad_alloc", "memoryerror"}; /* libraries of a device throw them, too */
     static const char *const device[] = {"gpu",
                                          "cuda",
@@ -272,6 +262,7 @@ static bool size_at(const char *at, bool of_size, EchRounded *ret)
     uint64_t bytes;
     g_autofree char *text = g_strndup(at, MIN(digits, (size_t)24));
     bool goes_on = (at[digits] == '.' || at[digits] == ',') && g_ascii_isdigit(at[digits + 1]), ends = !g_ascii_isalnum(at[digits]) && !goes_on;
+    of_size |= g_str_has_prefix(at + digits, "-byte");
     if (!of_size || digits < 4 || !ends || !ech_parse_u64(text, &bytes, NULL))
         return false;
     *ret = (EchRounded){bytes, 0};
@@ -281,9 +272,27 @@ static bool size_at(const char *at, bool of_size, EchRounded *ret)
 /* What may stand between a key and its size: "allocate a buffer of about 4 GiB". */
 static const char *skip_fillers(const char *at)
 {
-    static const char *const fillers[] = {
-        "approximately ", "about ", "memory ", "memory: ", "buffer ", "of ",  "supported by device is ", "is ", "at least ", "another ", "a ", "an ", "for ",
-        "size ",          "total ", "tensor ", "with ",    "device ", "host "};
+    static const char *const fillers[] = {"approximately ",
+                                          "about ",
+                                          "memory ",
+                                          "memory: ",
+                                          "buffer ",
+                                          "of ",
+                                          "supported by device is ",
+                                          "is ",
+                                          "at least ",
+                                          "another ",
+                                          "a ",
+                                          "an ",
+                                          "for ",
+                                          "size ",
+                                          "total ",
+                                          "tensor ",
+                                          "with ",
+                                          "device ",
+                                          "host ",
+                                          "pinned ",
+                                          "page-locked "};
     for (int i = 0; i < MAX_FILLERS; i++) {
         at += strspn(at, " :=[('\"");
         size_t k = 0;
@@ -324,7 +333,7 @@ static bool size_before(const char *line, const char *lower, const char *key, Ec
 /* The size among the arguments of a call that is quoted: "clCreateBuffer(ctx, CL_MEM_READ_WRITE, 48771072, nullptr)". */
 static bool argument_of_call(const char *lower, EchRounded *ret)
 {
-    static const char *const calls[] = {"createbuffer(", "malloc("};
+    static const char *const calls[] = {"createbuffer(", "malloc(", "mallocmanaged(", "mallochost(", "mallocasync(", "hostalloc("};
     for (size_t i = 0; i < G_N_ELEMENTS(calls); i++) {
         const char *at = strstr(lower, calls[i]), *end = at ? at + strcspn(at, ")") : NULL;
         for (at = at ? at + strlen(calls[i]) - 1 : NULL; at && at < end; at++) {

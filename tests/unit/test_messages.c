@@ -98,6 +98,8 @@ static const Case of_pytorch[] = {
     {"torch.OutOfMemoryError: CUDA out of memory. Tried\nto allocate 2.00 GiB" ON_24 "1.00 GiB is free. Of the allocated memory 22.00\nGiB is allocated by "
      "PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
      "no setting of the allocator would have served it", 2 * GIB, "PyTorch's tensors", 22 * GIB, NULL},
+    {NEW "1024.00 TiB" ON_24 "20.00 GiB is free. Of the allocated memory 1.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+     "1 PiB asked for at once: no machine has as much", 1024 * 1024 * GIB, NULL, 0, NULL},
     /* This process and others, as the driver counts them. */
     {NEW "2.00 GiB" ON_24
          "0.50 GiB is free. Process 77 has 4.25 GiB memory in use. Including non-PyTorch memory, this process has 19.25 GiB memory in use. Of the "
@@ -350,6 +352,17 @@ static const Case of_arrays[] = {
     {"XlaRuntimeError: UNKNOWN: Failed to determine best cudnn convolution algorithm for:\n%cudnn-conv.1 = (f32[1,64,1200,1200]{3,2,1,0}, u8[0]{0}) "
      "custom-call(...)\n\nOriginal error: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5898240000 bytes.\n",
      "while XLA timed kernels for one instruction", 5898240000, NULL, 0, NULL},
+    {"INTERNAL: Kernel requires 262144 bytes of shared memory, which exceeds the device limit of 232448", "XLA was refused 256 KiB of shared memory", 256 * KIB,
+     NULL, 0, "limit_of_a_kernel=true"},
+    {"ptxas error   : Entry function 'k' uses too much shared data (0x1c000 bytes, 0xc000 max)", "of 48 KiB there are: 64 KiB too much", 112 * KIB, NULL, 0,
+     "limit_of_a_kernel=true"},
+    {"RuntimeError: PyTorch XPU: Failed to allocate pinned memory of 1073741824 bytes", "1 GiB of page-locked memory of the host were refused", GIB, NULL, 0,
+     NULL},
+    {"RESOURCE_EXHAUSTED: Failed to allocate a 4294967296-byte pinned host staging buffer for a host-to-device transfer.",
+     "4 GiB of page-locked memory of the host were refused", 4 * GIB, NULL, 0, NULL},
+    {"cudaMallocManaged(&p, 137438953472) failed: out of memory", "128 GiB of the device's memory were refused", 128 * GIB, NULL, 0, NULL},
+    {"fatal error: runtime: out of memory: cannot allocate 4194304-byte block (34359738368 in use)", "4 MiB of the host's memory were refused", 4 * MIB, NULL,
+     0, NULL},
     {"INTERNAL: Failed to allocate 402653184 bytes for new constant", "384 MiB of the device's memory were refused", 384 * MIB, NULL, 0, NULL},
     {"2024-May-01 10:00:00.0 1:1 ERROR  TDRV:dmem_alloc_internal  Failed to alloc DEVICE memory: 536870912", "512 MiB of the device's memory were refused",
      512 * MIB, NULL, 0, NULL},
@@ -1128,7 +1141,6 @@ static const struct {
     {"RuntimeError: unable to allocate shared memory(shm) for file </torch_13_3_0>: Resource temporarily unavailable (11)", "--shm-size"},
     {"RuntimeError: unable to mmap 9976570304 bytes from file <pytorch_model-00001-of-00003.bin>: Cannot allocate memory (12)", "the host's memory ran out"},
     {"  File \"popen_fork.py\", line 70, in _launch\n    self.pid = os.fork()\nOSError: [Errno 12] Cannot allocate memory", "the host's memory ran out"},
-    {"fatal error: runtime: out of memory: cannot allocate 4194304-byte block (34359738368 in use)", "the host's memory ran out"},
     {"RuntimeError: received 0 items of ancdata", "ulimit -n"},
     {"RuntimeError: DataLoader worker (pid(s) 3216) exited unexpectedly", "num_workers=0 shows the error itself"},
     {"RuntimeError: CUDA error: out of memory\nRuntimeError: DataLoader worker (pid(s) 3216) exited unexpectedly", "the device's memory ran out"},
@@ -1140,6 +1152,12 @@ static const struct {
     {"earlyoom[9]: sending SIGTERM to process 4411 uid 1000 \"python\": badness 1330, VmRSS 59012 MiB", "want of the host's memory"},
     {"systemd-oomd[7]: Killed /user.slice due to memory pressure for /user.slice being 63.93% > 50.00% for > 20s", "want of the host's memory"},
     {"{\"Status\":\"exited\",\"Running\":false,\"OOMKilled\":true,\"ExitCode\":137}", "want of the host's memory"},
+    {"OSError: [Errno 28] No space left on device", "that a disk is full"},
+    {"java.lang.OutOfMemoryError: Java heap space", "the host's memory ran out"},
+    /* A line that ends by itself, as wide as a terminal: nothing of the next is its. */
+    {"time=2025-01-01T00:00:00.000Z level=INFO source=sched.go:731 msg=\"existing models\" gpu=GPU-1 available=\"1.2 GiB\"\nllama_kv_cache_init: failed to "
+     "allocate buffer for kv cache\n",
+     "memory ran out (line 2:"},
     /* The device's, by other names. */
     {"llama_model_load: error loading model: vk::Device::allocateMemory: ErrorOutOfDeviceMemory", "the device's memory ran out"},
     {"pyopencl._cl.MemoryError: clEnqueueNDRangeKernel failed: MEM_OBJECT_ALLOCATION_FAILURE", "the device's memory ran out"},
