@@ -86,6 +86,11 @@ static const Case of_pytorch[] = {
          "32.00 MiB is free. Including non-PyTorch memory, this process has 23.97 GiB memory in use. Of the allocated memory 23.50 GiB is allocated by "
          "PyTorch, and 48.00 MiB is reserved by PyTorch but unallocated.",
      "the device is full: 64 MiB more were asked for beside 23.5 GiB of tensors, of 24 GiB in all", 64 * MIB, NULL, 0, NULL},
+    /* Copied from a page: blanks that do not break, and such of no width. */
+    {"CUDA\xc2\xa0out of memory. Tried to allocate\xc2\xa0"
+     "2.00\xc2\xa0GiB (GPU 0; 8.00\xe2\x80\xafGiB total capacity; 5.00\xc2\xa0GiB already allocated; 1.00 "
+     "GiB\xe2\x80\x8b free; 5.50 GiB reserved in total by PyTorch)",
+     "no setting of the allocator would have served it: 2 GiB asked for, 1.50 GiB free and unused together", 2 * GIB, "PyTorch's tensors", 5 * GIB, NULL},
     /* Wrapped by a terminal. */
     {"OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB (GPU 0; 8.00\nGiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 6.00\n"
      "GiB reserved in total by PyTorch) If reserved memory is >> allocated memory",
