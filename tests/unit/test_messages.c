@@ -86,11 +86,6 @@ static const Case of_pytorch[] = {
          "32.00 MiB is free. Including non-PyTorch memory, this process has 23.97 GiB memory in use. Of the allocated memory 23.50 GiB is allocated by "
          "PyTorch, and 48.00 MiB is reserved by PyTorch but unallocated.",
      "the device is full: 64 MiB more were asked for beside 23.5 GiB of tensors, of 24 GiB in all", 64 * MIB, NULL, 0, NULL},
-    /* Copied from a page: blanks that do not break, and such of no width. */
-    {"CUDA\xc2\xa0out of memory. Tried to allocate\xc2\xa0"
-     "2.00\xc2\xa0GiB (GPU 0; 8.00\xe2\x80\xafGiB total capacity; 5.00\xc2\xa0GiB already allocated; 1.00 "
-     "GiB\xe2\x80\x8b free; 5.50 GiB reserved in total by PyTorch)",
-     "no setting of the allocator would have served it: 2 GiB asked for, 1.50 GiB free and unused together", 2 * GIB, "PyTorch's tensors", 5 * GIB, NULL},
     /* Wrapped by a terminal. */
     {"OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB (GPU 0; 8.00\nGiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 6.00\n"
      "GiB reserved in total by PyTorch) If reserved memory is >> allocated memory",
@@ -767,6 +762,24 @@ START_TEST(arrays)
 }
 END_TEST
 
+static const Case copied = {"CUDA\xc2\xa0out of memory. Tried to allocate\xc2\xa0"
+                            "2.00\xc2\xa0GiB (GPU 0; 8.00\xe2\x80\xafGiB total capacity; 5.00\xc2\xa0GiB already allocated; 1.00 "
+                            "GiB\xe2\x80\x8b free; 5.50 GiB reserved in total by PyTorch)",
+                            "no setting of the allocator would have served it: 2 GiB asked for, 1.50 GiB free and unused together",
+                            2 * GIB,
+                            "PyTorch's tensors",
+                            5 * GIB,
+                            NULL};
+
+/* From a page: blanks that do not break, and such of no width. */
+START_TEST(copied_from_a_page)
+{
+    check(&copied);
+    g_autofree char *ranked = g_strconcat("[rank0]: ", copied.text, NULL);
+    check(&(Case){ranked, copied.says, copied.asked, copied.holder, copied.held, NULL});
+}
+END_TEST
+
 START_TEST(tensorflow)
 {
     check(&of_tensorflow[_i]);
@@ -1413,6 +1426,7 @@ int main(void)
     tcase_add_test(tcase, times);
     tcase_add_loop_test(tcase, xla, 0, G_N_ELEMENTS(of_xla));
     tcase_add_loop_test(tcase, tensorflow, 0, G_N_ELEMENTS(of_tensorflow));
+    tcase_add_test(tcase, copied_from_a_page);
     tcase_add_loop_test(tcase, arrays, 0, G_N_ELEMENTS(of_arrays));
     tcase_add_test(tcase, refused_beside_a_cache);
     tcase_add_test(tcase, refused_beside_figures);
