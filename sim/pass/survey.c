@@ -82,8 +82,9 @@ const char *ech_survey_host_memory(const EchSurvey *survey)
 
 EchTime ech_survey_copy_time(const EchSurvey *survey, EchBytes bytes, bool to_device)
 {
-    const EchLink *link = survey->device != NULL ? ech_device_link(survey->device, "host") : NULL;
-    EchRate rate = link == NULL ? 0 : to_device ? link->to_device : link->from_device;
+    bool forward = true;
+    const EchLink *link = survey->device != NULL ? ech_device_host_link(survey->device, &forward) : NULL;
+    EchRate rate = link == NULL ? 0 : to_device == forward ? link->to_device : link->from_device;
     return rate > 0 ? ech_time_for(bytes, rate) + link->latency + link->setup : 0;
 }
 

@@ -365,7 +365,7 @@ static void append_reserved(GString *out, const EchReport *report, unsigned colu
 static void append_pages(GString *text, const EchReport *report, const EchMemoryRun *m)
 {
     g_autofree char *in = ech_format_bytes(m->paged_in), *gone = ech_format_bytes(m->paged_out), *waited = ech_format_time(report->run->waits[ECH_WAIT_PAGES]);
-    const EchLink *link = ech_device_link(report->device, "host");
+    const EchLink *link = ech_device_host_link(report->device, NULL);
     if (link && link->coherent && m->on_device)
         g_string_append_printf(text, ". Of the rest, where it lies on the host, %s were read over the link and %s written; operations waited %s for that.", in,
                                gone, waited);
