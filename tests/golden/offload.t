@@ -47,3 +47,12 @@ $ : what the host memory and its link are called, and a tier beside them, change
   It takes 7.80 ms, bound by link to device (37 % of the critical path).
   It fits. hbm 94.0 MiB of 32 GiB (0 %), host 93.5 MiB of 1 TiB (0 %)
   It takes 7.80 ms, bound by link to device (37 % of the critical path).
+$ printf 'base: h100-sxm\nname: tiers\nmemories:\n  cxl: {kind: host-pinned, capacity: 1TiB, read: 60GB/s, write: 60GB/s}\nlinks:\n  cxl: {from: cxl, to: hbm, to_device: 28GB/s, from_device: 28GB/s, setup: 2us}\n' >$T/t.yaml; for p in offload offload:to=cxl "offload:to=cxl,overlap=true --pass prefetch" offload:to=vector offload:to=cx; do echelon run --trace traces/gpt_unrolled_kept.h100 --device $T/t.yaml --engine native --pass $p 2>&1 | grep -E '^  It fits|^  It takes|^echelon' | head -2; done
+  It fits. hbm 104 MiB of 79.1 GiB (0 %), host 79.5 MiB of 2 TiB (0 %)
+  It takes 5.71 ms, bound by host link to device (31 % of the critical path).
+  It fits. hbm 120 MiB of 79.1 GiB (0 %), cxl 61.5 MiB of 1 TiB (0 %)
+  It takes 6.56 ms, bound by cxl link from device (35 % of the critical path).
+  It fits. hbm 212 MiB of 79.1 GiB (0 %), cxl 61.5 MiB of 1 TiB (0 %)
+  It takes 4.57 ms, bound by cxl link to device (50 % of the critical path).
+echelon: pass offload: to: 'vector' is no memory beyond tiers's hbm that a link joins with it; expected one of host, pageable, cxl
+echelon: pass offload: to: 'cx' is no memory beyond tiers's hbm that a link joins with it; expected one of host, pageable, cxl
