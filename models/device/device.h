@@ -132,8 +132,8 @@ const EchLink *ech_device_link_between(const EchDevice *device, const EchMemory 
 /** The link that a transfer between two memories takes: the one that joins them, else, between the host and any memory of the device, the host's, wherever on
  * the device it ends. NULL where there is none. */
 const EchLink *ech_device_transfer_link(const EchDevice *device, const EchMemory *from, const EchMemory *to, bool *ret_forward);
-/** The link to the host's memory, whatever either is called; *ret_forward (may be NULL) says whether its to_device direction leads to the device. NULL where there
- * is none. */
+/** The link to the host's memory, whatever either is called; *ret_forward (may be NULL) says whether its to_device direction leads to the device. NULL where
+ * there is none. */
 const EchLink *ech_device_host_link(const EchDevice *device, bool *ret_forward);
 const EchUnit *ech_device_unit(const EchDevice *device, EchUnitKind kind);
 /** Peak of a unit for a dtype; falls back to the nearest wider dtype the unit lists, then to its first; 0 where the unit is NULL or lists none. */

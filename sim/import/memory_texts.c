@@ -115,26 +115,21 @@ static const struct {
                                                  "a larger share, fewer --max-num-batched-tokens and --max-num-seqs, --enforce-eager, more GPUs "
                                                  "(--tensor-parallel-size); how much the weights took stands "
                                                  "in its log ('Model loading took')"},
-    {"Too large swap space",
-     "the text says that vLLM was to keep more of the host's memory for swapped caches than seven tenths of it (--swap-space, in GiB, times "
-     "--tensor-parallel-size), not that the device's memory ran out: a smaller --swap-space, 0 in most cases, starts it"},
+    {"Too large swap space", "the text says that vLLM was to keep more of the host's memory for swapped caches than seven tenths of it (--swap-space, in GiB, "
+                             "times --tensor-parallel-size), not that the device's memory ran out: a smaller --swap-space, 0 in most cases, starts it"},
     /* vllm/v1/worker/gpu_worker.py, determine_available_memory */
-    {"Error in memory profiling", "the text says that more of the GPU was free behind vLLM's trial run than before it, so that what it measured means nothing: "
-                                  "another process gave memory back "
-                                  "meanwhile. Memory did not run out; start it once the others (an earlier server that still ends, training beside it) have "
-                                  "settled, one server after the other, "
-                                  "or give it a cache of a fixed size (--kv-cache-memory-bytes), which needs no such measure"},
+    {"Error in memory profiling",
+     "the text says that more of the GPU was free behind vLLM's trial run than before it, so that what it measured means nothing: another process gave memory "
+     "back meanwhile. Memory did not run out; start it once the others (an earlier server that still ends, training beside it) have settled, one server after "
+     "the other, or give it a cache of a fixed size (--kv-cache-memory-bytes), which needs no such measure"},
     {"when warming up sampler with", "the text says that the device's memory ran out while vLLM tried its sampler on as many requests as it may have "
-                                     "(--max-num-seqs), once weights and the KV cache "
-                                     "were taken: logits of all of them in 32 bits, a vocabulary wide, and what sorts them. A smaller --max-num-seqs or "
-                                     "--gpu-memory-utilization leaves it room"},
+                                     "(--max-num-seqs), once weights and the KV cache were taken: logits of all of them in 32 bits, a vocabulary wide, and "
+                                     "what sorts them. A smaller --max-num-seqs or --gpu-memory-utilization leaves it room"},
     /* sglang's model_runner.py */
     {"The memory capacity is unbalanced",
      "the text says that SGLang's GPUs have not nearly as much free memory each (the least of them less than nine tenths of this one's), not that memory ran "
-     "out: "
-     "others hold some of one (nvidia-smi names them: an earlier run that has not ended, another server), or the cards differ. Of all it uses as much as the "
-     "fullest "
-     "has; free that, choose others (CUDA_VISIBLE_DEVICES, --base-gpu-id), or SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=0 goes on as it is"},
+     "out: others hold some of one (nvidia-smi names them: an earlier run that has not ended, another server), or the cards differ. Of all it uses as much as "
+     "the fullest has; free that, choose others (CUDA_VISIBLE_DEVICES, --base-gpu-id), or SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=0 goes on as it is"},
     {"The KV cache will not be stored",
      "the text warns that LMCache has no room left in its memory on the host, and goes on: what it could not store is computed again when it is asked for "
      "again. LMCACHE_MAX_LOCAL_CPU_SIZE (in GB, of each process) gives it more, a disk behind it (LMCACHE_LOCAL_DISK) too"},
@@ -246,8 +241,7 @@ static const struct {
     /* tensorrt_llm/_torch/pyexecutor/py_executor_creator.py */
     {"Executor creation failed due to insufficient GPU memory",
      "the text says that memory ran out while TensorRT-LLM made its executor, part after part (weights, trial run, KV cache, graphs); the lines below that one "
-     "name "
-     "the part, and what was free before and behind each. Smaller max_batch_size, max_num_tokens and max_seq_len, a smaller free_gpu_memory_fraction of "
+     "name the part, and what was free before and behind each. Smaller max_batch_size, max_num_tokens and max_seq_len, a smaller free_gpu_memory_fraction of "
      "kv_cache_config (where later parts failed) and more GPUs need less; nvidia-smi says what others hold" TELLS_MORE},
     {"CUDA runtime error in ::cudaMalloc", "the text says that memory ran out for TensorRT-LLM, not what was asked for: its log from the start tells what the "
                                            "engine takes (lines with MiB, which echelon reads). Engines built for smaller max_batch_size and max_num_tokens, "
@@ -272,15 +266,13 @@ static const struct {
      "rest) or max_memory, with embeddings and the last layer in 16 bits; over several GPUs, releases before July 2026 left some empty where layers "
      "differ in size. device_map={\"\": 0} puts all of it on one GPU, and PyTorch's message then tells how much does not fit" TELLS_MORE},
     /* accelerate's dispatch_model, transformers' from_pretrained */
-    {"had weights offloaded to the disk",
-     "the text says that accelerate found room on GPUs and in the host's memory for a part of the model only, and was to put the rest on disk: both are too "
-     "small for "
-     "it, or max_memory says so. offload_folder=\"DIR\" lets it (each step then reads the disk), weights of fewer bits or more GPUs avoid it" TELLS_MORE},
+    {"had weights offloaded to the disk", "the text says that accelerate found room on GPUs and in the host's memory for a part of the model only, and was to "
+                                          "put the rest on disk: both are too small for it, or max_memory says so. offload_folder=\"DIR\" lets it (each step "
+                                          "then reads the disk), weights of fewer bits or more GPUs avoid it" TELLS_MORE},
     /* tensorflow/core/common_runtime/gpu/gpu_util.cc, where the destination of a copy could not be allocated */
-    {"Dst tensor is not initialized",
-     "the text says that TensorFlow had no memory on the GPU for an array that was to be copied there, by the name of what followed from it: a whole data set "
-     "as one "
-     "tensor (tf.data from batches or a generator, on the CPU, instead), too large a batch, or other programs and notebooks that hold the GPU (nvidia-smi)"},
+    {"Dst tensor is not initialized", "the text says that TensorFlow had no memory on the GPU for an array that was to be copied there, by the name of what "
+                                      "followed from it: a whole data set as one tensor (tf.data from batches or a generator, on the CPU, instead), too large "
+                                      "a batch, or other programs and notebooks that hold the GPU (nvidia-smi)"},
     /* aten/src/ATen/native/cudnn/Conv_v7.cpp and Conv_v8.cpp of pytorch: each way was tried, and none ran */
     {"Unable to find a valid cuDNN algorithm", NO_ALGORITHM},
     {"unable to find an engine to execute this computation", NO_ALGORITHM},
@@ -291,8 +283,7 @@ static const struct {
     {"ran out of memory trying to instantiate command buffer",
      "the text says that the driver had no memory left for CUDA graphs, which it takes beside the share that JAX takes of the GPU at its start "
      "(XLA_PYTHON_CLIENT_MEM_FRACTION, .75 unless set): a smaller share leaves it some, XLA_FLAGS=--xla_gpu_enable_command_buffer= (nothing behind it) makes "
-     "none, and "
-     "fewer compiled programs alive (shapes that do not change) hold fewer"},
+     "none, and fewer compiled programs alive (shapes that do not change) hold fewer"},
     {"aximum pool size exceeded", "the text says that memory ran out, but not what was asked for: " ECH_RMM_POOL},
     {"increase --mem-fraction-static", "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the "
                                        "weights: a larger share, more GPUs (--tp) or smaller weights; where a larger share makes requests run out of "
@@ -449,25 +440,19 @@ static char *describe_nccl(const char *text, size_t n)
     bool host = ech_words_start(refused, "host "), sized = ech_words_size_after(refused, "alloc ", &size) || ech_words_size_after(refused, "async ", &size);
     g_autofree char *bytes = ech_format_bytes(size.bytes), *asked = sized ? g_strdup(bytes) : g_strdup("memory");
     if (any && host)
-        return g_strdup_printf(
-            "the text says that NCCL was refused %s of page-locked memory of the host%s, not of the device's: ranks talk to one another through it, for each "
-            "group "
-            "and peer. 'ulimit -l' and a container's limit bound it, and the host itself may be full ('free -h'). Fewer groups, and less of each "
-            "(NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE), need less",
-            asked, sized ? "" : ", how much it does not say,");
+        return g_strdup_printf("the text says that NCCL was refused %s of page-locked memory of the host%s, not of the device's: ranks talk to one another "
+                               "through it, for each group and peer. 'ulimit -l' and a container's limit bound it, and the host itself may be full ('free "
+                               "-h'). Fewer groups, and less of each (NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE), need less",
+                               asked, sized ? "" : ", how much it does not say,");
     if (any)
-        return g_strdup_printf(
-            "the text says that NCCL was refused %s%s, which it takes from the driver beside PyTorch's pool: what the pool keeps unused is not there for it. "
-            "Leave it "
-            "room (torch.cuda.set_per_process_memory_fraction, expandable_segments:True, a smaller batch), give it less (NCCL_BUFFSIZE, NCCL_MAX_NCHANNELS), "
-            "or let "
-            "it take its buffers before the rest does: each group's are made at its first collective, or where init_process_group(device_id=...) is told the "
-            "device" TELLS_MORE,
-            asked, sized ? " on the device" : "");
+        return g_strdup_printf("the text says that NCCL was refused %s%s, which it takes from the driver beside PyTorch's pool: what the pool keeps unused is "
+                               "not there for it. Leave it room (torch.cuda.set_per_process_memory_fraction, expandable_segments:True, a smaller batch), give "
+                               "it less (NCCL_BUFFSIZE, NCCL_MAX_NCHANNELS), or let it take its buffers before the rest does: each group's are made at its "
+                               "first collective, or where init_process_group(device_id=...) is told the device" TELLS_MORE,
+                               asked, sized ? " on the device" : "");
     if (has(text, n, "ncclUnhandledCudaError") || (has(text, n, "NCCL") && has(text, n, "unhandled cuda error")))
-        return g_strdup(
-            "the text says that a call of CUDA's failed within NCCL, not which and why: NCCL_DEBUG=WARN prints it (\"Cuda failure 'out of memory'\", "
-            "where memory ran out: NCCL takes its own beside PyTorch's pool)");
+        return g_strdup("the text says that a call of CUDA's failed within NCCL, not which and why: NCCL_DEBUG=WARN prints it (\"Cuda failure 'out of "
+                        "memory'\", where memory ran out: NCCL takes its own beside PyTorch's pool)");
     return NULL;
 }
 
@@ -489,11 +474,10 @@ static char *describe_pinning(const char *text, size_t n)
 static char *describe_workers(const char *text, size_t n)
 {
     return has(text, n, "DataLoader worker (pid(s) ")
-               ? g_strdup("the text says that workers of a data loader ended, not why: their own message comes before it, and where none does they "
-                          "were mostly killed for want of the "
-                          "host's memory (dmesg tells, or a container's and a job's log; exit code 137) or for a full /dev/shm. Each holds "
-                          "prefetch_factor batches and its own copy of "
-                          "what the data set keeps: fewer workers need less, and num_workers=0 shows the error itself")
+               ? g_strdup(
+                     "the text says that workers of a data loader ended, not why: their own message comes before it, and where none does they were mostly "
+                     "killed for want of the host's memory (dmesg tells, or a container's and a job's log; exit code 137) or for a full /dev/shm. Each holds "
+                     "prefetch_factor batches and its own copy of what the data set keeps: fewer workers need less, and num_workers=0 shows the error itself")
                : NULL;
 }
 
