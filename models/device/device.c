@@ -81,13 +81,21 @@ const EchMemory *ech_device_memory(const EchDevice *device, const char *name)
     return only;
 }
 
+/* Of several of a kind (tiers of the host's memory, say) the one that programs mean: called as shipped devices call it, else with a number of XLA's. */
 const EchMemory *ech_device_memory_kind(const EchDevice *device, EchMemoryKind kind)
 {
+    const EchMemory *best = NULL;
+    int best_rank = -1;
     for (size_t i = 0; i < device->n_memories; i++) {
-        if (device->memories[i].kind == kind)
-            return &device->memories[i];
+        const EchMemory *memory = &device->memories[i];
+        bool usual = kind == ECH_MEM_HOST_PINNED && strcmp(memory->name, "host") == 0;
+        int rank = usual ? 2 : memory->space >= 0 ? 1 : 0;
+        if (memory->kind == kind && rank > best_rank) {
+            best = memory;
+            best_rank = rank;
+        }
     }
-    return NULL;
+    return best;
 }
 
 const EchMemory *ech_device_space(const EchDevice *device, int32_t space)
@@ -153,6 +161,16 @@ const EchLink *ech_device_transfer_link(const EchDevice *device, const EchMemory
         }
     }
     return NULL;
+}
+
+const EchLink *ech_device_host_link(const EchDevice *device, bool *ret_forward)
+{
+    const EchMemory *host = ech_device_memory_kind(device, ECH_MEM_HOST_PINNED), *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
+    bool forward = true;
+    const EchLink *named = ech_device_link(device, "host"), *link = named ? named : ech_device_transfer_link(device, host, hbm, &forward);
+    if (ret_forward)
+        *ret_forward = forward;
+    return link;
 }
 
 const EchUnit *ech_device_unit(const EchDevice *device, EchUnitKind kind)

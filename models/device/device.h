@@ -119,6 +119,7 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchDevice, ech_device_free)
 
 /** NULL where the device has none of that name or kind. Borrowed. */
 const EchMemory *ech_device_memory(const EchDevice *device, const char *name);
+/** Of several of a kind the one that is called as in shipped devices, else the first that has a number of XLA's. */
 const EchMemory *ech_device_memory_kind(const EchDevice *device, EchMemoryKind kind);
 const EchMemory *ech_device_space(const EchDevice *device, int32_t space);
 /** The memory whose bytes those of @memory are: itself, or the one that it is within. */
@@ -131,6 +132,9 @@ const EchLink *ech_device_link_between(const EchDevice *device, const EchMemory 
 /** The link that a transfer between two memories takes: the one that joins them, else, between the host and any memory of the device, the host's, wherever on
  * the device it ends. NULL where there is none. */
 const EchLink *ech_device_transfer_link(const EchDevice *device, const EchMemory *from, const EchMemory *to, bool *ret_forward);
+/** The link to the host's memory, whatever either is called; *ret_forward (may be NULL) says whether its to_device direction leads to the device. NULL where
+ * there is none. */
+const EchLink *ech_device_host_link(const EchDevice *device, bool *ret_forward);
 const EchUnit *ech_device_unit(const EchDevice *device, EchUnitKind kind);
 /** Peak of a unit for a dtype; falls back to the nearest wider dtype the unit lists, then to its first; 0 where the unit is NULL or lists none. */
 uint64_t ech_unit_peak(const EchUnit *unit, const char *dtype);

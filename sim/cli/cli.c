@@ -225,12 +225,26 @@ bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char **
 
 static bool bar_shown; /* A progress bar stands on the terminal's line. */
 
+/* Of the terminal that @fd is; 0: it is none. */
+static unsigned columns_of(int fd)
+{
+    const char *set = g_getenv("COLUMNS");
+    struct winsize size;
+    guint64 columns = 0;
+    if (!set || !g_ascii_string_to_unsigned(set, 10, 1, 10000, &columns, NULL))
+        columns = isatty(fd) && ioctl(fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 0;
+    return columns ? (unsigned)CLAMP(columns, 60, 240) : 0;
+}
+
 int ech_cli_fail(GError *error)
 {
     if (bar_shown)
         fputs("\r\033[K", stderr);
     int code = g_error_matches(error, ECH_ERROR, ECH_ERROR_CONFIG) ? ECH_EXIT_USAGE : ECH_EXIT_FAILED;
-    ech_cli_say("echelon: %s\n", error->message);
+    /* What a pasted message means is a paragraph. */
+    g_autofree char *text = g_strdup_printf("echelon: %s\n", error->message);
+    g_autoptr(GString) folded = ech_text_fold(text, columns_of(STDERR_FILENO));
+    ech_cli_say("%s", folded->str);
     g_error_free(error);
     return code;
 }
@@ -281,12 +295,7 @@ void ech_cli_progress(const char *label, guint64 done, guint64 total)
 
 unsigned ech_cli_columns(void)
 {
-    const char *set = g_getenv("COLUMNS");
-    struct winsize size;
-    guint64 columns = 0;
-    if (!set || !g_ascii_string_to_unsigned(set, 10, 1, 10000, &columns, NULL))
-        columns = isatty(STDOUT_FILENO) && ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 0;
-    return columns ? (unsigned)CLAMP(columns, 60, 240) : 0;
+    return columns_of(STDOUT_FILENO);
 }
 
 static const char *type_name(EchParamType type)

@@ -180,6 +180,25 @@ static int tell_ranks(const char *title, const Together *together, const Togethe
     return fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
 }
 
+/* Whether @trace is a rank's, by what it says or does. */
+static bool is_of_rank(const EchTrace *trace)
+{
+    bool any = ech_trace_get_property(trace, "rank") != NULL;
+    for (size_t i = 0; i < ech_trace_n_ops(trace) && !any; i++)
+        any = ech_trace_ops(trace)[i].kind == ECH_OP_COLLECTIVE;
+    return any;
+}
+
+/* "step.*.pretend" of a program of one process that ran twice. */
+static void say_strangers(const Together *together)
+{
+    bool any = false;
+    for (size_t i = 0; i < together->n && !any; i++)
+        any = is_of_rank(together->results[i]->trace);
+    if (!any)
+        fprintf(stderr, "note these captures know of no rank and meet nowhere: were they several runs of one program, each is given alone\n");
+}
+
 int ech_cli_ranks(const EchExperimentOverrides *overrides, char **more, const char *output, bool json)
 {
     GError *error = NULL;
@@ -198,6 +217,7 @@ int ech_cli_ranks(const EchExperimentOverrides *overrides, char **more, const ch
     g_auto(Together) together = {.n = 0}, plain = {.n = 0};
     if (!load_ranks(overrides, more, experiments, &error) || !run_together(experiments, false, &together, &error))
         return ech_cli_fail(error);
+    say_strangers(&together);
     bool changed = false;
     for (guint i = 0; i < experiments->len; i++)
         changed = changed || ((const EchExperiment *)experiments->pdata[i])->plain;

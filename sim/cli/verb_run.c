@@ -262,6 +262,45 @@ static void take_traces(RunOptions *options, char ***rest)
     *rest = g_strv_builder_end(files);
 }
 
+/* Whether @name is a memory snapshot that lies beside another capture of the same process, one of @files: "step.77.pickle", "step.77.pretend". */
+static bool is_beside(const char *name, char *const *files)
+{
+    g_autofree char *plain = g_str_has_suffix(name, ".gz") ? g_strndup(name, strlen(name) - 3) : g_strdup(name);
+    if (!g_str_has_suffix(plain, ".pickle"))
+        return false;
+    plain[strlen(plain) - strlen("pickle")] = '\0';
+    for (; *files; files++) {
+        const char *kind = g_str_has_prefix(*files, plain) ? *files + strlen(plain) : "pickle";
+        if (!g_str_has_prefix(kind, "pickle"))
+            return true;
+    }
+    return false;
+}
+
+/* Of "--trace step.*" snapshots are no ranks of their own: each is read with the capture beside it. */
+static void leave_out_snapshots(RunOptions *options, char **rest)
+{
+    g_autoptr(GPtrArray) all = g_ptr_array_new(), kept = g_ptr_array_new(), left = g_ptr_array_new();
+    if (options->trace)
+        g_ptr_array_add(all, options->trace);
+    for (char **file = rest; *file; file++)
+        g_ptr_array_add(all, *file);
+    g_ptr_array_add(all, NULL);
+    for (guint i = 0; i + 1 < all->len; i++)
+        g_ptr_array_add(is_beside(all->pdata[i], (char *const *)all->pdata) ? left : kept, all->pdata[i]);
+    if (left->len == 0)
+        return;
+    fprintf(stderr, "note %s%s: read beside the capture%s of the same name, not as%s\n", (char *)left->pdata[0], left->len > 1 ? " and its like" : "",
+            left->len > 1 ? "s" : "", left->len > 1 ? " ranks" : " a rank");
+    g_ptr_array_foreach(left, (GFunc)(void (*)(void))g_free, NULL);
+    guint next = 0;
+    if (options->trace)
+        options->trace = kept->pdata[next++];
+    for (; next < kept->len; next++)
+        *rest++ = kept->pdata[next];
+    *rest = NULL;
+}
+
 /* A captured file in place of an experiment means --trace; several of them are ranks of one program, which it tells, and the first is the trace. */
 static bool take_captures(RunOptions *options, char **rest)
 {
@@ -306,6 +345,7 @@ int ech_verb_run(int argc, char **argv)
     if (!ech_cli_options(argc, argv, entries, &rest))
         return ECH_EXIT_USAGE;
     take_traces(&options, &rest);
+    leave_out_snapshots(&options, rest);
     if (rest[0] && !find_file(&rest[0]))
         return ECH_EXIT_FAILED;
     const bool ranks = take_captures(&options, rest);
@@ -332,6 +372,9 @@ int ech_verb_run(int argc, char **argv)
         .find = options.find,
         .goals = (const char *const *)options.goals,
     };
+    static const char *const engines[] = {"auto", "native", "simgrid", "cuda", NULL};
+    if (options.engine && !g_strv_contains(engines, options.engine))
+        return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--engine: '%s' is unknown; expected one of auto, native, simgrid, cuda", options.engine));
     if (g_strcmp0(options.engine, "cuda") == 0)
         return options.output ? ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--output: engine cuda writes no folder; expected --json"))
                               : ech_cli_cuda(rest[0], &overrides, NULL, 0, options.json);

@@ -588,6 +588,27 @@ static bool read_sweep(const EchYamlNode *sweep, GArray *axes, GHashTable *place
     return true;
 }
 
+/* Nor because the command line says it otherwise elsewhere: --engine native --set replay.engine=simgrid. */
+static bool check_agreed(const EchExperimentOverrides *overrides, GError **error)
+{
+    const struct {
+        const char *path, *option, *value;
+    } given[] = {{"trace=", "--trace", overrides->trace},
+                 {"device=", "--device", overrides->device},
+                 {"allocator=", "--allocator", overrides->allocator},
+                 {"host_allocator=", "--host-allocator", overrides->host_allocator},
+                 {"replay.engine=", "--engine", overrides->engine}};
+    for (const char *const *setting = overrides->settings; setting && *setting; setting++) {
+        for (size_t i = 0; i < G_N_ELEMENTS(given); i++) {
+            if (!given[i].value || !g_str_has_prefix(*setting, given[i].path) || strcmp(*setting + strlen(given[i].path), given[i].value) == 0)
+                continue;
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s %s: --set %s says otherwise; leave one of them out", given[i].option, given[i].value, *setting);
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Nothing that the command line says may be without effect, because the sweep decides it. @edits: of the command line from @n_own on. Without a @file the
  * command line has to name a trace and a device, whatever its sweep does. */
 static bool check_decided(const char *file, const EchExperimentOverrides *overrides, const GPtrArray *edits, guint n_own, const GArray *axes, GError **error)
@@ -774,13 +795,17 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     if (!read_sets(ech_yaml_get(root, "set"), edits, places, error))
         return NULL;
     guint n_own = edits->len;
+    if (!check_agreed(overrides, error))
+        return NULL;
     if (overrides->engine)
         g_ptr_array_add(edits, g_strdup_printf("replay.engine=%s", overrides->engine));
     for (const char *const *setting = overrides->settings; setting && *setting; setting++) {
         /* The sweep is laid out below, so its edits come first. */
-        if (!g_str_has_prefix(*setting, "sweep"))
-            g_ptr_array_add(edits, g_strdup(*setting));
-        else if (!ech_yaml_edit(root, "", *setting, error))
+        if (!g_str_has_prefix(*setting, "sweep")) {
+            bool said = overrides->engine && g_str_has_prefix(*setting, "replay.engine=");
+            if (!said)
+                g_ptr_array_add(edits, g_strdup(*setting));
+        } else if (!ech_yaml_edit(root, "", *setting, error))
             return NULL;
     }
     g_autoptr(GArray) axes = g_array_new(FALSE, FALSE, sizeof(Axis));

@@ -4,9 +4,11 @@
 #include "sim/base/signals.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <glib/gstdio.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -58,10 +60,31 @@ static void say_reason(GError **error, const char *path, const GError *own)
     g_set_error(error, own->domain, own->code, "%s: %s", path, reason ? reason + 2 : own->message);
 }
 
+/* Until it is closed, no other process puts results into the folder @path. -1: it is none, errno says why. */
+static int hold(const char *path)
+{
+    int folder = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0)
+        flock(folder, LOCK_EX); /* where the file system has none, as if nobody else were there */
+    return folder;
+}
+
+/* Between two results, as another process puts its own there, none may be there. */
+static bool is_ours_at_last(const char *path)
+{
+    if (is_ours(path))
+        return true;
+    int folder = hold(path);
+    bool ours = folder >= 0 && is_ours(path);
+    if (folder >= 0)
+        close(folder);
+    return ours;
+}
+
 EchOutput *ech_output_new(const char *path, GError **error)
 {
     g_autofree char *plain = g_canonicalize_filename(path, NULL);
-    if (g_file_test(plain, G_FILE_TEST_EXISTS) && !is_ours(plain)) {
+    if (g_file_test(plain, G_FILE_TEST_EXISTS) && !is_ours_at_last(plain)) {
         g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_EXIST, "%s: is there already and holds no results of echelon; give another -o or remove it", path);
         return NULL;
     }
@@ -145,7 +168,7 @@ static bool give_back(const char *old, const char *path, GError **error)
 }
 
 /* Results in the place of those that are there; on failure as they were. */
-static bool replace(const EchOutput *output, GError **error)
+static bool put_in_place(const EchOutput *output, GError **error)
 {
     g_autofree char *old = g_strconcat(output->made, ".old", NULL);
     g_autoptr(GPtrArray) before = entries_of(output->path, is_written), now = entries_of(output->made, NULL);
@@ -167,14 +190,30 @@ static bool replace(const EchOutput *output, GError **error)
     return true;
 }
 
+/* One process at a time, of several that write to the same folder: the results of the last one stay, whole. */
+static bool replace(const EchOutput *output, GError **error)
+{
+    int folder = hold(output->path);
+    if (folder < 0)
+        return set_errno_error(error, output->path, errno);
+    bool ok = is_ours(output->path) && put_in_place(output, error);
+    if (!ok && (!error || !*error))
+        g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_EXIST,
+                    "%s: holds what is no result of echelon by now, and did not when this began; give another -o or remove it", output->path);
+    close(folder);
+    return ok;
+}
+
 bool ech_output_commit(EchOutput *output, GError **error)
 {
     if (output->inside)
         return replace(output, error); /* and what it was made in goes with the output */
-    if (g_rename(output->made, output->path) != 0)
-        return set_errno_error(error, output->path, errno);
-    g_clear_pointer(&output->made, g_free);
-    return true;
+    if (g_rename(output->made, output->path) == 0) {
+        g_clear_pointer(&output->made, g_free);
+        return true;
+    }
+    /* Another process has written there since. */
+    return errno == ENOTEMPTY || errno == EEXIST ? replace(output, error) : set_errno_error(error, output->path, errno);
 }
 
 void ech_output_free(EchOutput *output)

@@ -111,8 +111,8 @@ static void say_vllm_start(const Figures *f, EchDiag *diag)
     g_autofree char *who = g_strdup_printf("%s were held by others: nvidia-smi names them (an earlier run that has not ended, another server, a desktop), its "
                                            "own context, some 300 to 600 MiB, among them",
                                            held);
-    /* Less than a context takes is left to the model. */
-    if (f->free.bytes < UINT64_C(1) << 30)
+    /* Less than a context takes is left to the model, or less than a share with two digits tells. */
+    if (f->free.bytes < UINT64_C(1) << 30 || most <= 0)
         ech_diag_remark(diag, "%s. They have to go, or vLLM to another GPU (CUDA_VISIBLE_DEVICES): in %s no --gpu-memory-utilization has room for a model", who,
                         free);
     else
@@ -233,6 +233,24 @@ static bool read_triton(EchWords line, Figures *f)
     f->capacity.bytes = g_ascii_strtoull(room, NULL, 10);
     f->has_capacity = f->capacity.bytes != 0;
     return f->has_asked = f->asked.bytes != 0;
+}
+
+/* "Kernel requires 262144 bytes of shared memory, which exceeds the device limit of 232448" */
+static bool read_xla_shared(EchWords line, Figures *f)
+{
+    f->has_asked = ech_words_size_before(line, " of shared memory, which", &f->asked);
+    return f->has_asked && (f->has_capacity = amount_after(line, "exceeds the device limit of ", &f->capacity));
+}
+
+/* ptxas: "Entry function 'k' uses too much shared data (0x1c000 bytes, 0xc000 max)" */
+static bool read_ptxas(EchWords line, Figures *f)
+{
+    EchWords asked = ech_words_after(line, "uses too much shared data ("), most = ech_words_after(asked, " bytes, ");
+    g_autofree char *size = g_strndup(asked.text, MIN(asked.n, (size_t)18)), *limit = g_strndup(most.text, MIN(most.n, (size_t)18));
+    f->asked.bytes = g_ascii_strtoull(size, NULL, 16);
+    f->capacity.bytes = g_ascii_strtoull(limit, NULL, 16);
+    f->has_asked = f->has_capacity = f->asked.bytes > f->capacity.bytes && f->capacity.bytes > 0 && ech_words_have(most, " max)");
+    return f->has_asked;
 }
 
 /* "failed to allocate 7.35G (7889485824 bytes) from device: ..." */
@@ -365,6 +383,8 @@ static const Wording wordings[] = {
      .advice =
          "that is a buffer of a fixed size that attention is given for its intermediate results, not the device's memory: more sequences or longer ones at "
          "once need more of it, and what else runs does not matter (SGLang: SGLANG_FLASHINFER_WORKSPACE_SIZE, before FLASHINFER_WORKSPACE_SIZE, in bytes)"},
+    {.mark = " of shared memory, which exceeds the device limit of ", .who = "XLA", .memory = "shared", .read = read_xla_shared, .advice = SHARED_MEMORY},
+    {.mark = "uses too much shared data (", .who = "ptxas", .memory = "shared", .read = read_ptxas, .advice = SHARED_MEMORY},
     {.mark = "Shared memory size limit exceeded: requested ",
      .who = "XLA",
      .memory = "shared",

@@ -41,7 +41,7 @@ static const EchImportClass *const class_table[] = {
 struct EchSource {
     char *path;
     GMappedFile *mapped; /* NULL for memory */
-    char *converted;     /* what was UTF-16, or NULL; then nothing is mapped */
+    char *converted;     /* what was UTF-16 or had other blanks, or NULL; then nothing is mapped */
     const uint8_t *raw;
     size_t n_raw;
     bool gzip, cut; /* cut: the head of what is packed could not be unpacked as far as it goes */
@@ -97,12 +97,47 @@ static char *from_utf16(const uint8_t *data, size_t n, size_t *ret_n)
     return g_convert((const char *)data + mark, (gssize)((n - mark) & ~(size_t)1), "UTF-8", little ? "UTF-16LE" : "UTF-16BE", NULL, ret_n, NULL);
 }
 
+/* Text that was copied from a page or a chat, with plain blanks for those that do not break, thin ones and such of no width; NULL: it has none, is no such text
+ * or too long to be copied by hand. */
+static char *with_plain_blanks(const uint8_t *data, size_t n, size_t *ret_n)
+{
+    static const struct {
+        const char *sign;
+        bool blank;
+    } signs[] = {{"\xc2\xa0", true}, {"\xe2\x80\xaf", true}, {"\xe2\x80\x87", true}, {"\xe2\x80\x89", true}, {"\xe2\x80\x8b", false}};
+    const size_t most_copied = 1 << 20;
+    if (n == 0 || n > most_copied || memchr(data, 0, n))
+        return NULL;
+    bool any = false;
+    for (size_t k = 0; k < G_N_ELEMENTS(signs) && !any; k++)
+        any = memmem(data, n, signs[k].sign, strlen(signs[k].sign)) != NULL;
+    if (!any || !g_utf8_validate((const char *)data, (gssize)n, NULL))
+        return NULL;
+    GString *out = g_string_sized_new(n);
+    for (size_t at = 0; at < n;) {
+        size_t k = 0, length = 1;
+        for (; k < G_N_ELEMENTS(signs); k++) {
+            length = strlen(signs[k].sign);
+            if (length <= n - at && memcmp(data + at, signs[k].sign, length) == 0)
+                break;
+        }
+        bool found = k < G_N_ELEMENTS(signs);
+        if (!found || signs[k].blank)
+            g_string_append_c(out, found ? ' ' : (char)data[at]);
+        at += found ? length : 1;
+    }
+    *ret_n = out->len;
+    return g_string_free(out, FALSE);
+}
+
 static EchSource *source_new(const uint8_t *data, size_t n, const char *path)
 {
     EchSource *source = g_new0(EchSource, 1);
     source->path = g_strdup(path);
     size_t n_converted;
     source->converted = from_utf16(data, n, &n_converted);
+    if (!source->converted)
+        source->converted = with_plain_blanks(data, n, &n_converted);
     if (source->converted) {
         data = (const uint8_t *)source->converted;
         n = n_converted;
@@ -520,7 +555,7 @@ static const char *describe_text(const uint8_t *head, size_t n)
         return "the text looks like a protobuf's text form (a Chakra trace's, say); give the binary file that it was made from";
     if (ech_memory_text_is_program((const char *)head, n))
         return "the text looks like a Python program; 'echelon capture --pretend DEVICE -o step -- python FILE' runs it and leaves what echelon reads";
-    if (memmem(head, n, "\ntrace: ", 8) && memmem(head, n, "\ndevice: ", 9))
+    if (memmem(head, n, "\ndevice: ", 9) && (memmem(head, n, "\ntrace: ", 8) || memmem(head, n, "\nsweep:\n", 8)))
         return "the text looks like an experiment; 'echelon run FILE' runs it, and its key 'trace' names what is read here";
     if (memmem(head, n, "\nmemories:", 10) && memmem(head, n, "\nlinks:", 7))
         return "the text looks like a device, not a trace; give it as --device FILE";
@@ -707,8 +742,8 @@ static const EchImportClass *find_class(EchSource *source, const char *format, G
             best_score = score;
         }
     }
-    /* Any object in JSON may be a trace; one with a message is a log's record, and what watches memory prints them, too. */
-    if (best_score == 1 && (ech_pasted_is_record((const char *)head, n) || watches_memory((const char *)head, n)))
+    /* Any object in JSON may be a trace; one with a message is a log's record, what watches memory prints them, too, and how a container ended. */
+    if (best_score == 1 && (ech_pasted_is_record((const char *)head, n) || watches_memory((const char *)head, n) || memmem(head, n, "OOMKilled", 9)))
         best = NULL;
     /* A message stands where it was logged: far behind in a long log. */
     bool figures = best == &ech_import_memory_figures;

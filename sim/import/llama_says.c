@@ -54,6 +54,13 @@ typedef struct {
     double left;
 } Share;
 
+/* What it settles for on a device: "- CUDA0 (NVIDIA RTX 2000 Ada): 42 layers (34 overflowing),   5658 MiB used,   1968 MiB free". */
+typedef struct {
+    char name[16];
+    uint64_t layers, overflowing; /* of these parts lie on the next device or the host */
+    double used, left;            /* bytes */
+} Fitted;
+
 /* Before anything is loaded: what it would take of all devices, what is free of them, what is to stay free of each, how much is too much; 0: not told. */
 typedef struct {
     EchRounded projected, free, target, excess;
@@ -62,6 +69,10 @@ typedef struct {
     char given_up[96]; /* why it did not look for settings that fit */
     Share share[MAX_GPUS];
     unsigned n_shares; /* 0: of one device, or not told */
+    bool found;        /* settings that fit, by changing those it was given */
+    uint64_t context, asked_context;
+    Fitted fitted[MAX_GPUS];
+    unsigned n_fitted;
 } Fit;
 
 struct EchLlamaSays {
@@ -249,20 +260,43 @@ static bool read_row(Table *t, EchWords line)
     return true;
 }
 
-/* "- CUDA0 (NVIDIA RTX 2000 Ada): 42 layers,   5658 MiB used,   1968 MiB free": what llama.cpp settles for. */
-static bool read_fitted(Table *t, EchWords line)
+/* A number of MiB, maybe below 0, that ends where @key begins. */
+static bool mib_before(EchWords line, const char *key, double *ret)
 {
+    const char *end = ech_words_find(line, key), *begin = end;
+    while (begin && begin > line.text && (g_ascii_isdigit(begin[-1]) || begin[-1] == '-'))
+        begin--;
+    if (!end || begin == end || end - begin > 12)
+        return false;
+    g_autofree char *text = g_strndup(begin, (gsize)(end - begin));
+    *ret = g_ascii_strtod(text, NULL) * (1 << 20);
+    return true;
+}
+
+static bool read_fitted(Table *t, Fit *fit, EchWords line)
+{
+    Fitted fitted = {0};
     EchWords name = word(ech_words_after(line, "- "));
     const char *end = ech_words_find(line, " layers"), *digit = end;
     while (digit && digit > line.text && g_ascii_isdigit(digit[-1]))
         digit--;
-    uint64_t layers;
-    if (!end || !ech_words_have(line, " MiB used") || !ech_words_number_after((EchWords){digit, (size_t)(end - digit)}, "", &layers))
+    if (!end || !mib_before(line, " MiB used", &fitted.used) || !ech_words_number_after((EchWords){digit, (size_t)(end - digit)}, "", &fitted.layers))
         return false;
     for (unsigned i = 0; i < t->n_devices; i++) {
         if (strlen(t->device[i].name) == name.n && memcmp(t->device[i].name, name.text, name.n) == 0)
-            t->device[i].layers = layers;
+            t->device[i].layers = fitted.layers;
     }
+    mib_before(line, " MiB free", &fitted.left);
+    ech_words_number_after(line, " layers (", &fitted.overflowing);
+    memcpy(fitted.name, name.text, MIN(name.n, sizeof fitted.name - 1));
+    /* It tells of them again as it goes on looking: the last counts. */
+    unsigned at = 0;
+    while (at < fit->n_fitted && strcmp(fit->fitted[at].name, fitted.name) != 0)
+        at++;
+    if (at == MAX_GPUS)
+        return true;
+    fit->fitted[at] = fitted;
+    fit->n_fitted = MAX(fit->n_fitted, at + 1);
     return true;
 }
 
@@ -281,24 +315,14 @@ static void read_fit(Fit *fit, EchWords line)
     if (fit->excess.bytes == 0 && ech_words_size_after(line, "on all devices, need to use ", &fit->excess))
         ech_words_size_after(line, "margin of ", &fit->target);
     fit->fits |= ech_words_have(line, "no changes needed");
+    fit->found |= ech_words_have(line, "successfully fit params");
+    if (ech_words_number_after(line, "context size reduced from ", &fit->asked_context))
+        ech_words_number_after(ech_words_after(line, "context size reduced from "), " to ", &fit->context);
     const char *abort = ech_words_find(why, ", abort");
     why.n = abort ? (size_t)(abort - why.text) : why.n;
     g_autofree char *text = ech_quote(why.text, (gssize)MIN(why.n, sizeof fit->given_up - 1), sizeof fit->given_up - 1);
     if (why.n && !fit->given_up[0])
         g_strlcpy(fit->given_up, text, sizeof fit->given_up);
-}
-
-/* A number of MiB, maybe below 0, that ends where @key begins. */
-static bool mib_before(EchWords line, const char *key, double *ret)
-{
-    const char *end = ech_words_find(line, key), *begin = end;
-    while (begin && begin > line.text && (g_ascii_isdigit(begin[-1]) || begin[-1] == '-'))
-        begin--;
-    if (!end || begin == end || end - begin > 12)
-        return false;
-    g_autofree char *text = g_strndup(begin, (gsize)(end - begin));
-    *ret = g_ascii_strtod(text, NULL) * (1 << 20);
-    return true;
 }
 
 /* Of each of several: "- CUDA0 (NVIDIA A100-SXM4-80GB):  81152 total,  78810 used,   1839 free vs. target of   4096", in MiB, of 2025 "... 153599 deficit" or
@@ -338,7 +362,7 @@ static bool read_table(EchLlamaSays *s, EchWords line)
     if (of_fit && read_share(&s->fit, line))
         return s->fitting = true;
     if (ech_words_have(line, "params_fit_impl"))
-        return read_fitted(&s->last, line) || (s->fitting = true);
+        return read_fitted(&s->last, &s->fit, line) || (s->fitting = true);
     if (of_fit)
         s->fitting = false;
     if (!ech_words_have(line, "memory_breakdown"))
@@ -635,8 +659,25 @@ static void say_shares(const Fit *f, EchDiag *diag)
         bool leaves_less = share->target && share->left < (double)share->target;
         ech_diag_remark(diag, "%s: %s of %s, %s %s%s%s%s", share->name, used, total, left, share->left < 0 ? "more than was free" : "left free",
                         leaves_less ? ": too much, as it is to leave " : "", leaves_less ? target : "",
-                        share->left < 0 ? ". Less of it there: --tensor-split, --device" : "");
+                        share->left < 0 && !f->found ? ". Less of it there: --tensor-split, --device" : "");
     }
+}
+
+/* What it chose in place of what it was given. */
+static void say_found(const Fit *f, EchDiag *diag)
+{
+    g_autoptr(GString) text = g_string_new("that was with the settings it was given, and it found others that fit");
+    if (f->context && f->asked_context)
+        g_string_append_printf(text, ": a context of %" G_GUINT64_FORMAT " tokens in place of %" G_GUINT64_FORMAT " (-c)", f->context, f->asked_context);
+    for (unsigned i = 0; i < f->n_fitted; i++) {
+        const Fitted *d = &f->fitted[i];
+        g_autofree char *used = ech_format_bytes(ech_rounded_bytes(d->used)), *left = ech_format_bytes(ech_rounded_bytes(MAX(d->left, 0)));
+        g_string_append_printf(text, "%s %s has %" G_GUINT64_FORMAT " layers", i || f->context ? ";" : ":", d->name, d->layers);
+        if (d->overflowing)
+            g_string_append_printf(text, " (parts of %" G_GUINT64_FORMAT " lie elsewhere)", d->overflowing);
+        g_string_append_printf(text, ", %s, and leaves %s", used, left);
+    }
+    ech_diag_remark(diag, "%s", text->str);
 }
 
 static void say_fit(const EchLlamaSays *s, EchDiag *diag)
@@ -650,6 +691,8 @@ static void say_fit(const EchLlamaSays *s, EchDiag *diag)
                         f->of_all ? " in all" : " were free", left, verdict);
     if (s->last.n_devices == 0)
         say_shares(f, diag);
+    if (f->found && !f->fits && f->projected.bytes)
+        say_found(f, diag);
     if (f->given_up[0])
         ech_diag_remark(
             diag,

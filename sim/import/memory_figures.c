@@ -1024,11 +1024,16 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
     if (tells_any(f))
         write_figures(f, builder, ret);
     /* Caches may be told in tokens alone. */
-    if (ech_trace_builder_n_buffers(builder) == 0 && !f->vllm.tokens && !f->sglang.tokens) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
-                    "%s: no figures of memory in use in it; expected what torch.cuda.memory_summary(), device.memory_stats(), compiled.memory_analysis(), "
-                    "nvidia-smi, vLLM, SGLang, TensorRT, llama.cpp or ollama print",
-                    ech_source_path(source));
+    bool nothing_left = f->vllm.has_cache && f->vllm.cache <= 0;
+    if (ech_trace_builder_n_buffers(builder) == 0 && !f->vllm.tokens && !f->sglang.tokens && !nothing_left) {
+        g_autofree char *told = ech_memory_text_describe(data, n);
+        if (told)
+            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: %s", ech_source_path(source), told);
+        else
+            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
+                        "%s: no figures of memory in use in it; expected what torch.cuda.memory_summary(), device.memory_stats(), compiled.memory_analysis(), "
+                        "nvidia-smi, vLLM, SGLang, TensorRT, llama.cpp or ollama print",
+                        ech_source_path(source));
         return false;
     }
     ech_memory_figures_say(f, ret->diag);

@@ -19,12 +19,6 @@ enum { MOST = 16 << 20, MAX_QUOTED = 120 };
     "program "                                                                                                                                                 \
     "its compiled text (jax.jit(f).lower(...).compile().as_text())"
 
-#define REFUSED_TO_NCCL                                                                                                                                        \
-    "the text says that NCCL was refused memory, which it takes from the driver beside PyTorch's pool: what the pool keeps unused is not there for it. Leave " \
-    "it "                                                                                                                                                      \
-    "room (torch.cuda.set_per_process_memory_fraction, expandable_segments:True, a smaller batch), or give it less (NCCL_BUFFSIZE, "                           \
-    "NCCL_MAX_NCHANNELS)" TELLS_MORE
-
 #define KILLED                                                                                                                                                 \
     "the text says that a process was killed (signal 9), as the kernel, or a container's or a job's limit, does for want of the host's memory, not the "       \
     "device's: what it held stands in dmesg as anon-rss (its own) and shmem-rss (shared and page-locked). " ECH_HOST_FULL
@@ -34,16 +28,31 @@ enum { MOST = 16 << 20, MAX_QUOTED = 120 };
     "--mem=SIZE (--mem-per-cpu, --mem-per-gpu) asks for more, 'sacct -j JOB --format=JobID,ReqMem,MaxRSS,State' tells what it had and what one task held; "    \
     "files in /dev/shm count too. " ECH_HOST_FULL
 
+#define KILLED_BY_LIMIT                                                                                                                                        \
+    "the text says that a batch system ended a job that held more of the host's memory, not the device's, than it had asked for: a larger request (LSF: bsub " \
+    "-M and -R \"rusage[mem=...]\"; PBS: -l mem=...) allows it. " ECH_HOST_FULL
+
 #define KILLED_BY_RAY                                                                                                                                          \
     "the text says that Ray ended workers for want of the host's memory on their node, not the device's: its monitor does where more is in use than "          \
     "RAY_memory_usage_threshold allows (0.95), before the kernel would, so that dmesg tells nothing; 'ray logs raylet.out -ip NODE' tells which, what they "   \
     "held and who held most, which echelon reads. " ECH_HOST_FULL
 
+#define MORE_SHARED                                                                                                                                            \
+    "It is the host's memory, not the device's ('df -h /dev/shm'; a container has 64 MB of it unless told otherwise): docker run --shm-size=16g or "           \
+    "--ipc=host, in Kubernetes an emptyDir with 'medium: Memory' there, fewer workers, or torch.multiprocessing.set_sharing_strategy(\"file_system\")"
+
 #define SHARED_FILES                                                                                                                                           \
     "the text says that a process died of a bus error (signal 7), as it does where /dev/shm is full: workers of data loaders hand batches over in it, NCCL "   \
-    "and others talk through it. It is the host's memory, not the device's ('df -h /dev/shm'; a container has 64 MB of it unless told otherwise): docker run " \
-    "--shm-size=16g or --ipc=host, in Kubernetes an emptyDir with 'medium: Memory' there, fewer workers, or "                                                  \
-    "torch.multiprocessing.set_sharing_strategy(\"file_system\")"
+    "and others talk through it. " MORE_SHARED
+
+#define NOT_SHARED                                                                                                                                             \
+    "the text says that memory which processes were to share ran out, where workers of data loaders hand batches over and servers' processes talk: files in "  \
+    "/dev/shm. " MORE_SHARED
+
+#define OPEN_FILES                                                                                                                                             \
+    "the text says that a process has as many files open as it may, not that memory ran out: each tensor that workers of data loaders hand over is one. "      \
+    "'ulimit -n 65536' (docker run --ulimit nofile=65536) allows more, torch.multiprocessing.set_sharing_strategy(\"file_system\") keeps none open, and "      \
+    "batches that are copied, not kept, let go of theirs"
 
 #define NCCL_SHARED                                                                                                                                            \
     "the text says that NCCL could not make a segment in /dev/shm, through which ranks of one machine talk: the host's memory, not the device's. It is full "  \
@@ -87,6 +96,16 @@ enum { MOST = 16 << 20, MAX_QUOTED = 120 };
     "all "                                                                                                                                                     \
     "processes hold; on integrated GPUs it is the host's memory; pieces of 4 GiB and more need UR_L0_ENABLE_RELAXED_ALLOCATION_LIMITS=1"
 
+#define NO_ALGORITHM                                                                                                                                           \
+    "the text says that cuDNN ran none of its ways to compute a convolution or attention. Mostly the device has no memory left for any of their workspaces, "  \
+    "which PyTorch tries from fast to small and whose refusals it does not tell (nvidia-smi, torch.cuda.memory_summary()): a smaller batch or picture shows "  \
+    "whether that was it, torch.backends.cudnn.benchmark=False tries fewer. Otherwise sizes or a type that this cuDNN does not have on this GPU, or a cuDNN "  \
+    "that does not fit PyTorch" TELLS_MORE
+
+#define ONE_BUFFER                                                                                                                                             \
+    "the text says that one array was asked for that is larger than Metal gives a buffer on this Mac, however much memory is free: attention that makes no "   \
+    "whole matrix (scaled_dot_product_attention, attention in slices), a smaller batch, a shorter context or a lower resolution keep arrays below it"
+
 /* Messages that have no sizes to read, or only sums of what an engine means to do. */
 static const struct {
     const char *mark, *advice;
@@ -96,6 +115,21 @@ static const struct {
                                                  "a larger share, fewer --max-num-batched-tokens and --max-num-seqs, --enforce-eager, more GPUs "
                                                  "(--tensor-parallel-size); how much the weights took stands "
                                                  "in its log ('Model loading took')"},
+    {"Too large swap space", "the text says that vLLM was to keep more of the host's memory for swapped caches than seven tenths of it (--swap-space, in GiB, "
+                             "times --tensor-parallel-size), not that the device's memory ran out: a smaller --swap-space, 0 in most cases, starts it"},
+    /* vllm/v1/worker/gpu_worker.py, determine_available_memory */
+    {"Error in memory profiling",
+     "the text says that more of the GPU was free behind vLLM's trial run than before it, so that what it measured means nothing: another process gave memory "
+     "back meanwhile. Memory did not run out; start it once the others (an earlier server that still ends, training beside it) have settled, one server after "
+     "the other, or give it a cache of a fixed size (--kv-cache-memory-bytes), which needs no such measure"},
+    {"when warming up sampler with", "the text says that the device's memory ran out while vLLM tried its sampler on as many requests as it may have "
+                                     "(--max-num-seqs), once weights and the KV cache were taken: logits of all of them in 32 bits, a vocabulary wide, and "
+                                     "what sorts them. A smaller --max-num-seqs or --gpu-memory-utilization leaves it room"},
+    /* sglang's model_runner.py */
+    {"The memory capacity is unbalanced",
+     "the text says that SGLang's GPUs have not nearly as much free memory each (the least of them less than nine tenths of this one's), not that memory ran "
+     "out: others hold some of one (nvidia-smi names them: an earlier run that has not ended, another server), or the cards differ. Of all it uses as much as "
+     "the fullest has; free that, choose others (CUDA_VISIBLE_DEVICES, --base-gpu-id), or SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=0 goes on as it is"},
     {"The KV cache will not be stored",
      "the text warns that LMCache has no room left in its memory on the host, and goes on: what it could not store is computed again when it is asked for "
      "again. LMCACHE_MAX_LOCAL_CPU_SIZE (in GB, of each process) gives it more, a disk behind it (LMCACHE_LOCAL_DISK) too"},
@@ -116,6 +150,14 @@ static const struct {
                                     "much, and keeps it there. " ECH_HOST_FULL},
     {"Killed process", KILLED},
     {"Workers (tasks / actors) killed due to memory pressure", KILLED_BY_RAY},
+    {"slurmstepd: error: Exceeded job memory limit", KILLED_BY_SLURM},
+    {"), being killed", KILLED_BY_SLURM}, /* slurm's jobacct_gather */
+    {"TERM_MEMLIMIT", KILLED_BY_LIMIT},   /* LSF */
+    {"PBS: job killed: mem ", KILLED_BY_LIMIT},
+    {"PBS: job killed: vmem ", KILLED_BY_LIMIT},
+    {"tried to allocate more memory than is available. It has restarted", KILLED}, /* Kaggle */
+    {"due to memory pressure for ", KILLED},                                       /* systemd-oomd */
+    {"\": badness ", KILLED},
     {"oom_kill event", KILLED_BY_SLURM}, /* slurm's src/plugins/task/cgroup */
     {"oom-kill event", KILLED_BY_SLURM},
     {"OUT_OF_ME+", KILLED_BY_SLURM}, /* sacct's state, cut to its column */
@@ -130,15 +172,21 @@ static const struct {
     {"NVML_SUCCESS == ", "the text says that PyTorch could not ask the driver who holds the memory, which it only does when memory ran out: that is what "
                          "happened, and its message with the sizes was lost (MIG slices, Jetson, WSL, a driver without a matching libnvidia-ml). "
                          "torch.cuda.memory_summary() where the error is caught tells the sums" TELLS_MORE},
-    {"Cuda failure 'out of memory'", REFUSED_TO_NCCL},
-    {"Cuda failure 2 'out of memory'", REFUSED_TO_NCCL},
-    {"Failed to CUDA calloc", REFUSED_TO_NCCL}, /* nccl's src/include/alloc.h */
-    {"Failed to CUDA malloc", REFUSED_TO_NCCL},
     {"creating shared memory segment /dev/shm/nccl-", NCCL_SHARED},
     {"failed to extend /dev/shm/nccl-", NCCL_SHARED},
     {"insufficient shared memory (shm)", SHARED_FILES},
     {"are out of shared memory", SHARED_FILES},
-    {"unable to mmap ", SHARED_FILES},
+    /* pytorch's aten/src/ATen/MapAllocator.cpp, of files whose names begin so */
+    {"unable to allocate shared memory(shm)", NOT_SHARED},
+    {"unable to write to file </torch_", NOT_SHARED},
+    {"unable to resize file </torch_", NOT_SHARED},
+    {"bytes from file </torch_", NOT_SHARED},
+    {"No space left on device: '/dev/shm", NOT_SHARED},
+    {"[Errno 28] No space left on device",
+     "the text says that a disk is full, or somebody's share of it ('df -h', quotas), not that memory ran out: 'device' means a file system here. Checkpoints, "
+     "caches of models (HF_HOME) and of compilers, /tmp (TMPDIR), and /dev/shm, which is the host's memory, are such"},
+    {"received 0 items of ancdata", OPEN_FILES},
+    {"unable to open shared memory object </torch_", OPEN_FILES},
     {"_host_malloc: failed to allocate ",
      "the text says that llama.cpp could not page-lock as much of the host's memory; it goes on with ordinary memory, from which copies to "
      "the GPU are slower, so this alone is no error: 'ulimit -l' and a container's limit say how much may be page-locked, "
@@ -190,6 +238,11 @@ static const struct {
     {"pooled_storage_manager.h", "the text says that MXNet's pool was refused memory by the driver, not what was asked for: nvidia-smi says who holds the "
                                  "GPU; a smaller batch or MXNET_BACKWARD_DO_MIRROR=1 (activations made again) needs less; "
                                  "MXNET_GPU_MEM_POOL_TYPE=Round keeps less unused where shapes change"},
+    /* tensorrt_llm/_torch/pyexecutor/py_executor_creator.py */
+    {"Executor creation failed due to insufficient GPU memory",
+     "the text says that memory ran out while TensorRT-LLM made its executor, part after part (weights, trial run, KV cache, graphs); the lines below that one "
+     "name the part, and what was free before and behind each. Smaller max_batch_size, max_num_tokens and max_seq_len, a smaller free_gpu_memory_fraction of "
+     "kv_cache_config (where later parts failed) and more GPUs need less; nvidia-smi says what others hold" TELLS_MORE},
     {"CUDA runtime error in ::cudaMalloc", "the text says that memory ran out for TensorRT-LLM, not what was asked for: its log from the start tells what the "
                                            "engine takes (lines with MiB, which echelon reads). Engines built for smaller max_batch_size and max_num_tokens, "
                                            "a smaller free_gpu_memory_fraction of kv_cache_config and more GPUs need less of each"},
@@ -212,6 +265,25 @@ static const struct {
      "weights of 4 or 8 bits may not lie elsewhere. That is reckoned before anything is loaded, from what is free then (nvidia-smi says who holds the "
      "rest) or max_memory, with embeddings and the last layer in 16 bits; over several GPUs, releases before July 2026 left some empty where layers "
      "differ in size. device_map={\"\": 0} puts all of it on one GPU, and PyTorch's message then tells how much does not fit" TELLS_MORE},
+    /* accelerate's dispatch_model, transformers' from_pretrained */
+    {"had weights offloaded to the disk", "the text says that accelerate found room on GPUs and in the host's memory for a part of the model only, and was to "
+                                          "put the rest on disk: both are too small for it, or max_memory says so. offload_folder=\"DIR\" lets it (each step "
+                                          "then reads the disk), weights of fewer bits or more GPUs avoid it" TELLS_MORE},
+    /* tensorflow/core/common_runtime/gpu/gpu_util.cc, where the destination of a copy could not be allocated */
+    {"Dst tensor is not initialized", "the text says that TensorFlow had no memory on the GPU for an array that was to be copied there, by the name of what "
+                                      "followed from it: a whole data set as one tensor (tf.data from batches or a generator, on the CPU, instead), too large "
+                                      "a batch, or other programs and notebooks that hold the GPU (nvidia-smi)"},
+    /* aten/src/ATen/native/cudnn/Conv_v7.cpp and Conv_v8.cpp of pytorch: each way was tried, and none ran */
+    {"Unable to find a valid cuDNN algorithm", NO_ALGORITHM},
+    {"unable to find an engine to execute this computation", NO_ALGORITHM},
+    /* aten/src/ATen/mps/MPSAllocator.mm: one buffer that is larger than Metal gives */
+    {"RuntimeError: Invalid buffer size: ", ONE_BUFFER},
+    {"total bytes of NDArray > 2**32", ONE_BUFFER},
+    /* xla/backends/gpu/runtime/command_buffer_thunk.cc */
+    {"ran out of memory trying to instantiate command buffer",
+     "the text says that the driver had no memory left for CUDA graphs, which it takes beside the share that JAX takes of the GPU at its start "
+     "(XLA_PYTHON_CLIENT_MEM_FRACTION, .75 unless set): a smaller share leaves it some, XLA_FLAGS=--xla_gpu_enable_command_buffer= (nothing behind it) makes "
+     "none, and fewer compiled programs alive (shapes that do not change) hold fewer"},
     {"aximum pool size exceeded", "the text says that memory ran out, but not what was asked for: " ECH_RMM_POOL},
     {"increase --mem-fraction-static", "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the "
                                        "weights: a larger share, more GPUs (--tp) or smaller weights; where a larger share makes requests run out of "
@@ -259,7 +331,7 @@ static bool has(const char *text, size_t n, const char *key)
 /* The first status that @text tells of, behind "exit code", "exitcode  :", "ExitCode\":", "return code =", "exited with status"; 0: none. */
 static int exit_status(const char *text, size_t n)
 {
-    static const char *const keys[] = {"code", "Code", "status"};
+    static const char *const keys[] = {"code", "Code", "status", "] Error"}; /* the last is make's */
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
         size_t length = strlen(keys[i]);
         for (const char *at = n ? memmem(text, n, keys[i], length) : NULL; at; at = memmem(at + 1, n - (size_t)(at + 1 - text), keys[i], length)) {
@@ -269,7 +341,7 @@ static int exit_status(const char *text, size_t n)
             g_autofree char *number = g_strndup(value, MIN((size_t)(end - value), (size_t)6));
             char *rest;
             gint64 status = g_ascii_strtoll(number, &rest, 10);
-            bool whole = rest != number && !g_ascii_isalnum(*rest) && *rest != '.';
+            bool whole = rest != number && !g_ascii_isalnum(*rest) && !(*rest == '.' && g_ascii_isdigit(rest[1]));
             if (whole && (status == 137 || status == -9 || status == 135 || status == -7 || status == 139 || status == -11))
                 return (int)(status < 0 ? 128 - status : status);
         }
@@ -277,14 +349,14 @@ static int exit_status(const char *text, size_t n)
     return 0;
 }
 
-/* A shell's "Killed", alone on its line, or "line 28:  8156 Killed      python main.py". */
+/* A shell's "Killed", alone on its line, behind a progress bar, which ends none ("[00:20<00:31, 10.5s/it]Killed"), or "line 28:  8156 Killed      python". */
 static bool is_killed_by_shell(const char *text, size_t n)
 {
     const char *end = text + n;
     for (const char *at = n ? memmem(text, n, "Killed", 6) : NULL; at; at = memmem(at + 6, (size_t)(end - at) - 6, "Killed", 6)) {
         const char *behind = at + 6;
         bool ends = behind == end || *behind == '\n' || *behind == '\r' || (end - behind > 1 && behind[0] == ' ' && behind[1] == ' ');
-        bool begins = at == text || at[-1] == '\n' || (at - text > 1 && at[-1] == ' ' && g_ascii_isdigit(at[-2]));
+        bool begins = at == text || strchr("\n\r])|%", at[-1]) || (at - text > 1 && at[-1] == ' ' && g_ascii_isdigit(at[-2]));
         if (begins && ends)
             return true;
     }
@@ -294,13 +366,10 @@ static bool is_killed_by_shell(const char *text, size_t n)
 static char *describe_end(const char *text, size_t n)
 {
     int status = exit_status(text, n);
+    bool within = has(text, n, "OOMKilled\": false") || has(text, n, "OOMKilled\":false"), limited = has(text, n, "OOMKilled") && !within;
     if (status == 137 || is_killed_by_shell(text, n) || has(text, n, "SIGKILL") || has(text, n, "signal 9") || has(text, n, "Signal 9") ||
-        has(text, n, "signal: Killed") || has(text, n, "using all available RAM") || has(text, n, "OOMKilled"))
-        return g_strconcat(KILLED,
-                           has(text, n, "OOMKilled\": false")
-                               ? ". The container's own limit it was not ('OOMKilled' is false): the machine had no more, or somebody "
-                                 "ended it"
-                               : "",
+        has(text, n, "signal: Killed") || has(text, n, "using all available RAM") || limited)
+        return g_strconcat(KILLED, within ? ". The container's own limit it was not ('OOMKilled' is false): the machine had no more, or somebody ended it" : "",
                            NULL);
     if (status == 135 || has(text, n, "Bus error") || has(text, n, "SIGBUS"))
         return g_strdup(SHARED_FILES);
@@ -326,7 +395,12 @@ static char *describe_library(const char *text, size_t n)
     static const struct {
         const char *mark;
         bool sure;
-    } marks[] = {{"_ALLOC_FAILED", true}, {"_STATUS_NOT_INITIALIZED", false}, {"CUDNN_STATUS_INTERNAL_ERROR", false}};
+    } marks[] = {{"_ALLOC_FAILED", true},
+                 {"_STATUS_NOT_INITIALIZED", false},
+                 {"CUDNN_STATUS_INTERNAL_ERROR", false},
+                 {"CUSOLVER_STATUS_INTERNAL_ERROR", false},
+                 {"CUFFT_INTERNAL_ERROR", false},
+                 {"CUSPARSE_STATUS_INSUFFICIENT_RESOURCES", false}};
     for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {
         const char *at = n ? memmem(text, n, marks[i].mark, strlen(marks[i].mark)) : NULL;
         if (!at)
@@ -347,6 +421,41 @@ static char *describe_library(const char *text, size_t n)
     return NULL;
 }
 
+/* ---- NCCL and RCCL ---- */
+
+/* nccl's src/include/alloc.h and checks.h: "Failed to CUDA calloc async 608 bytes", "Failed to CUDA host alloc 4923392 bytes", which is page-locked memory of
+ * the host, "Cuda failure 2 'out of memory'", "HIP failure 'out of memory'" of RCCL's. */
+static char *describe_nccl(const char *text, size_t n)
+{
+    static const char *const failures[] = {"Cuda failure 'out of memory'", "Cuda failure 2 'out of memory'", "HIP failure 'out of memory'",
+                                           "HIP failure 2 'out of memory'"};
+    EchWords rest = {text, n}, refused = ech_words_after(rest, "Failed to CUDA ");
+    bool any = refused.n != 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(failures) && !any; i++)
+        any = has(text, n, failures[i]);
+    EchRounded size = {0};
+    refused.n = MIN(refused.n, (size_t)80);
+    const char *end = refused.n ? memchr(refused.text, '\n', refused.n) : NULL;
+    refused.n = end ? (size_t)(end - refused.text) : refused.n;
+    bool host = ech_words_start(refused, "host "), sized = ech_words_size_after(refused, "alloc ", &size) || ech_words_size_after(refused, "async ", &size);
+    g_autofree char *bytes = ech_format_bytes(size.bytes), *asked = sized ? g_strdup(bytes) : g_strdup("memory");
+    if (any && host)
+        return g_strdup_printf("the text says that NCCL was refused %s of page-locked memory of the host%s, not of the device's: ranks talk to one another "
+                               "through it, for each group and peer. 'ulimit -l' and a container's limit bound it, and the host itself may be full ('free "
+                               "-h'). Fewer groups, and less of each (NCCL_MAX_NCHANNELS, NCCL_BUFFSIZE), need less",
+                               asked, sized ? "" : ", how much it does not say,");
+    if (any)
+        return g_strdup_printf("the text says that NCCL was refused %s%s, which it takes from the driver beside PyTorch's pool: what the pool keeps unused is "
+                               "not there for it. Leave it room (torch.cuda.set_per_process_memory_fraction, expandable_segments:True, a smaller batch), give "
+                               "it less (NCCL_BUFFSIZE, NCCL_MAX_NCHANNELS), or let it take its buffers before the rest does: each group's are made at its "
+                               "first collective, or where init_process_group(device_id=...) is told the device" TELLS_MORE,
+                               asked, sized ? " on the device" : "");
+    if (has(text, n, "ncclUnhandledCudaError") || (has(text, n, "NCCL") && has(text, n, "unhandled cuda error")))
+        return g_strdup("the text says that a call of CUDA's failed within NCCL, not which and why: NCCL_DEBUG=WARN prints it (\"Cuda failure 'out of "
+                        "memory'\", where memory ran out: NCCL takes its own beside PyTorch's pool)");
+    return NULL;
+}
+
 /* ---- page-locked memory ---- */
 
 static char *describe_pinning(const char *text, size_t n)
@@ -357,6 +466,19 @@ static char *describe_pinning(const char *text, size_t n)
             return g_strdup(NOT_PINNED);
     }
     return NULL;
+}
+
+/* ---- workers ---- */
+
+/* A loader's sentence says nothing that the worker's own message does not say better. */
+static char *describe_workers(const char *text, size_t n)
+{
+    return has(text, n, "DataLoader worker (pid(s) ")
+               ? g_strdup(
+                     "the text says that workers of a data loader ended, not why: their own message comes before it, and where none does they were mostly "
+                     "killed for want of the host's memory (dmesg tells, or a container's and a job's log; exit code 137) or for a full /dev/shm. Each holds "
+                     "prefetch_factor batches and its own copy of what the data set keeps: fewer workers need less, and num_workers=0 shows the error itself")
+               : NULL;
 }
 
 /* ---- faults ---- */
@@ -497,7 +619,14 @@ static char *describe_headless(const char *text, size_t n)
         const char *unit = line.n > 4 ? memmem(line.text, line.n, " MiB", 4) : NULL;
         if (line.n == 0)
             continue;
-        if (!unit || unit == line.text || !g_ascii_isdigit(unit[-1]) || !memchr(line.text, ',', line.n))
+        /* The cell is that size alone: "VmRSS 59012 MiB" is a sentence's. */
+        const char *cell = unit;
+        while (cell && cell > line.text && g_ascii_isdigit(cell[-1]))
+            cell--;
+        while (cell && cell < unit && cell > line.text && cell[-1] == ' ')
+            cell--;
+        bool alone = cell && (cell == line.text || cell[-1] == ',');
+        if (!alone || unit == line.text || !g_ascii_isdigit(unit[-1]) || !memchr(line.text, ',', line.n))
             return NULL;
         rows++;
     }
@@ -619,7 +748,8 @@ bool ech_memory_text_is_program(const char *text, size_t n)
 bool ech_memory_text_is_known(const char *text, size_t n)
 {
     text = tail(text, &n);
-    return known_text(text, n) != NULL;
+    g_autofree char *nccl = describe_nccl(text, n);
+    return nccl || known_text(text, n);
 }
 
 char *ech_memory_text_describe(const char *text, size_t n)
@@ -628,8 +758,8 @@ char *ech_memory_text_describe(const char *text, size_t n)
     const char *advice = known_text(text, n);
     if (advice)
         return g_strdup(advice);
-    char *(*const kinds[])(const char *, size_t) = {describe_end,     describe_library, describe_tactics, describe_refusal,
-                                                    describe_pinning, describe_fault,   describe_headless};
+    char *(*const kinds[])(const char *, size_t) = {describe_nccl,    describe_end,   describe_library, describe_tactics, describe_refusal,
+                                                    describe_pinning, describe_fault, describe_workers, describe_headless};
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
         char *told = kinds[i](text, n);
         if (told)

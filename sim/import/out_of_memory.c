@@ -47,7 +47,7 @@ typedef struct {
     uint64_t later;             /* Requests after the first. */
     bool open, over;            /* An item is being read; a second report begins. */
     char space[32], memory[32]; /* As XLA calls it, as devices do. */
-    char stack[48];             /* The instruction whose own memory on chip ran out; "" where it is not told. */
+    char stack[64];             /* The instruction whose own memory on chip ran out, or what of one; "" where it is not told. */
     bool own;                   /* That is one of XLA's, not a kernel of the program's author. */
     bool headless;              /* The list's head, which says of which memory it is, was not pasted; */
     bool on_chip;               /* but one of its rows does. */
@@ -58,11 +58,15 @@ typedef struct {
     EchRounded piece;            /* The largest that could be had at once. */
     EchRounded unpadded, padded; /* Of the temporaries. */
     bool scoped, of_gpu, absurd;
-    bool warned;      /* used and capacity are what XLA's rematerialization warns of: it goes on, and nothing was refused yet. */
-    bool program;     /* The request is what a program needs beside its arguments, not an array. */
-    bool loaded;      /* This line says that a program was being loaded ("Error loading program 'jit_f':"). */
-    bool loading;     /* This line or the one before says that a program was being loaded. */
-    EchBfcDump *dump; /* Of XLA's and TensorFlow's allocator. */
+    bool of_cpu;         /* JAX ran on the host's processor. */
+    bool tuning;         /* The compiler asked for it, to time kernels. */
+    int tells_of_tuning; /* for so many lines */
+    bool one;            /* What was too large is one array, or one window of a kernel. */
+    bool warned;         /* used and capacity are what XLA's rematerialization warns of: it goes on, and nothing was refused yet. */
+    bool program;        /* The request is what a program needs beside its arguments, not an array. */
+    bool loaded;         /* This line says that a program was being loaded ("Error loading program 'jit_f':"). */
+    bool loading;        /* This line or the one before says that a program was being loaded. */
+    EchBfcDump *dump;    /* Of XLA's and TensorFlow's allocator. */
     EchTorchSays *torch;
     EchEngineSays *engine;
     EchMemoryFigures *figures; /* that were printed beside it */
@@ -105,17 +109,17 @@ static bool begins(EchWords line, EchWords sentence, const char *key)
 }
 
 /* What runtimes say of a request. @also: what else their sentence has, where other software begins one so. */
-static bool read_request(Reader *r, EchWords line, EchWords sentence)
+static bool read_request(Reader *r, EchWords before, EchWords line, EchWords sentence)
 {
     static const struct {
         const char *key, *also;
-        bool of_gpu, program;
-    } keys[] = {{"Attempting to reserve ", "That was not possible", false, true},
-                {"Attempting to allocate ", "That was not possible", false, false},
-                {"Could not allocate ", " allocatable", false, false},
-                {"ut of memory while trying to allocate ", NULL, true, true},
-                {"ut of memory allocating ", NULL, true, false},
-                {"Failed to allocate request for ", NULL, true, false}};
+        bool of_gpu, program, of_cpu;
+    } keys[] = {{"Attempting to reserve ", "That was not possible", false, true, false},
+                {"Attempting to allocate ", "That was not possible", false, false, false},
+                {"Could not allocate ", " allocatable", false, false, false},
+                {"ut of memory while trying to allocate ", NULL, true, true, false},
+                {"ut of memory allocating ", NULL, false, false, true}, /* xla/pjrt/cpu; GPUs' and TPUs' clients have no such words */
+                {"Failed to allocate request for ", NULL, true, false, false}};
     EchRounded request, exact;
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
         if (!begins(line, sentence, keys[i].key) || (keys[i].also && !ech_words_have(sentence, keys[i].also)) ||
@@ -129,9 +133,11 @@ static bool read_request(Reader *r, EchWords line, EchWords sentence)
         }
         r->request = request;
         if (!r->memory[0])
-            set_memory(r, (EchWords){"hbm", 3});
+            set_memory(r, keys[i].of_cpu ? (EchWords){"host", 4} : (EchWords){"hbm", 3});
         r->has_request = true;
         r->of_gpu |= keys[i].of_gpu;
+        r->of_cpu = keys[i].of_cpu;
+        r->tuning = r->tells_of_tuning > 0 || ech_words_have(before, "autotun");
         r->program = keys[i].program || r->loading;
         r->has_free = ech_words_size_after(sentence, "There are ", &r->free) || ech_words_size_before(sentence, " available", &r->free);
         r->has_piece = ech_words_size_after(sentence, "largest contiguous region of free memory is ", &r->piece) ||
@@ -155,6 +161,29 @@ static bool read_cores(Reader *r, EchWords sentence)
     return r->has_used = r->has_capacity = true;
 }
 
+/* "Allocation (size=34359738368) would exceed memory (size=17179869184) :: #allocation7 [shape = 'f32[...]', space=hbm, size = ...]": of one array or window.
+ */
+static bool read_allocation(Reader *r, EchWords sentence)
+{
+    uint64_t size, most;
+    if (!ech_words_number_after(sentence, "Allocation (size=", &size) || !ech_words_number_after(sentence, "would exceed memory (size=", &most) ||
+        most >= size || size >= UINT64_C(1) << 55)
+        return false;
+    EchWords space = ech_words_after(sentence, "space=");
+    set_memory(r, space.n ? space : (EchWords){"hbm", 3});
+    /* "tag = 'input window allocation for operator input 0. The window shape is f32[8192,8192], ...'", "tag = 'scoped memory for my_kernel.2'" */
+    EchWords tag = ech_words_after(sentence, "tag = '");
+    size_t end = 0;
+    while (end < tag.n && tag.text[end] != '\'' && !(tag.text[end] == '.' && end + 1 < tag.n && tag.text[end + 1] == ' '))
+        end++;
+    g_autofree char *whose = ech_quote(tag.text, (gssize)MIN(end, sizeof r->stack - 1), sizeof r->stack - 1);
+    g_strlcpy(r->stack, whose, sizeof r->stack);
+    r->used = (EchRounded){size, 0};
+    r->capacity = (EchRounded){most, 0};
+    r->one = true;
+    return r->has_used = r->has_capacity = true;
+}
+
 /* What a compiler says that a program needs and what there is. */
 static bool read_need(Reader *r, EchWords line, EchWords sentence)
 {
@@ -166,6 +195,8 @@ static bool read_need(Reader *r, EchWords line, EchWords sentence)
                 {"Can't reduce memory use below ", "only reduced to ", "memory use below ", "hbm"}};
     EchRounded a, b;
     if (begins(line, sentence, "TensorCore Hbm usage") && read_cores(r, sentence))
+        return true;
+    if (begins(line, sentence, "Allocation (size=") && read_allocation(r, sentence))
         return true;
     if (begins(line, sentence, "Used ") && ech_words_size_after(sentence, "Used ", &a) &&
         ech_words_size_after(ech_words_after(sentence, "Used "), " of ", &b)) {
@@ -208,7 +239,7 @@ static void set_stack(Reader *r, EchWords sentence)
 }
 
 /* What XLA and its runtimes say in a sentence. True where it was one. */
-static bool xla_sentence(Reader *r, EchWords line, EchWords sentence)
+static bool xla_sentence(Reader *r, EchWords before, EchWords line, EchWords sentence)
 {
     static const char ran_out[] = "Ran out of memory in memory space ";
     EchRounded reserved;
@@ -223,7 +254,7 @@ static bool xla_sentence(Reader *r, EchWords line, EchWords sentence)
     }
     if (!needs && read_need(r, line, sentence))
         return true;
-    if (read_request(r, line, sentence))
+    if (read_request(r, before, line, sentence))
         return true;
     /* "HBM capacity 8.00G:", of which the runtime keeps a part to itself */
     if (!r->has_capacity && ech_words_start(line, "HBM capacity ") && ech_words_size_after(line, "HBM capacity ", &r->capacity))
@@ -428,6 +459,9 @@ static bool read_line(Reader *r, EchPasted *pasted, EchWords line, GError **erro
     r->loading = loads || r->loaded;
     r->loaded = loads;
     r->absurd |= ech_words_have(line, "Tried to allocate more than 1EB");
+    r->tells_of_tuning -= r->tells_of_tuning > 0;
+    if (ech_words_have(line, "Autotuning failed") || ech_words_have(line, "autotuner") || ech_words_have(line, "Failed to determine best cudnn"))
+        r->tells_of_tuning = 8;
     if (ech_torch_says_line(r->torch, line, sentence)) {
         ech_memory_figures_ran_out(r->figures);
         return true;
@@ -437,7 +471,7 @@ static bool read_line(Reader *r, EchPasted *pasted, EchWords line, GError **erro
     if (!ech_torch_says_any(r->torch) && !ech_bfc_dump_line(r->dump, line.text, line.n, &dumped, error))
         return false;
     bool engine = ech_engine_says_line(r->engine, ech_pasted_before(pasted), line, sentence);
-    if (dumped || engine || ech_torch_says_any(r->torch) || xla_sentence(r, line, sentence) || read_header(r, line))
+    if (dumped || engine || ech_torch_says_any(r->torch) || xla_sentence(r, ech_pasted_before(pasted), line, sentence) || read_header(r, line))
         return true;
     set_scoped(r, line);
     if (r->section == NOWHERE && begins_item(line, &of_gpu)) {
@@ -614,7 +648,7 @@ static EchBytes tpu_buffers(Reader *r)
             }
         }
         if (program || r->has_used)
-            listed = add_sum(r, r->scoped ? "scoped" : "program", &whole, of_program, ECH_ROLE_UNKNOWN);
+            listed = add_sum(r, r->scoped ? "scoped" : r->one ? "one array" : "program", &whole, of_program, ECH_ROLE_UNKNOWN);
     }
     if (before)
         resident(r, heap ? "allocated before" : "arguments", before->bytes, heap ? ECH_ROLE_UNKNOWN : ECH_ROLE_PARAMETER);
@@ -645,8 +679,11 @@ static void say_refused(Reader *r, const char *who)
         return;
     EchBytes by = r->exceeded.bytes ? r->exceeded.bytes : r->used.bytes - r->capacity.bytes; /* the compiler's own has more digits */
     g_autofree char *used = ech_format_bytes(r->used.bytes), *room = ech_format_bytes(r->capacity.bytes), *over = ech_format_bytes(by);
-    ech_diag_remark(r->ret->diag, "%s: %s of %s asked for%s%s, of %s there are: %s too much", who, used, r->space, r->stack[0] ? " by " : "", r->stack, room,
-                    over);
+    ech_diag_remark(r->ret->diag, "%s: %s of %s asked for%s%s, of %s there are: %s too much", who, used, r->space,
+                    !r->stack[0] ? ""
+                    : r->one     ? " as "
+                                 : " by ",
+                    r->stack, room, over);
 }
 
 /* Whether what the compiler warned of was refused when it ran. */
@@ -695,9 +732,20 @@ static void say_request(Reader *r)
             r->ret->diag,
             "refused: %s at once, of the share of the GPU's memory that JAX takes (XLA_PYTHON_CLIENT_MEM_FRACTION, .75 by default) and other programs leave",
             asked);
+    if (r->has_request && r->tuning)
+        ech_diag_remark(r->ret->diag,
+                        "it was asked for while XLA timed kernels for one instruction, on arrays of its own as large as that one's, beside all that is in use: "
+                        "XLA_FLAGS=--xla_gpu_autotune_level=0 times none (kernels may be slower)");
     if (!r->has_request || r->of_gpu)
         return;
     bool pieces = r->request.bytes <= r->free.bytes;
+    if (r->of_cpu) {
+        ech_diag_remark(r->ret->diag,
+                        "refused: %s at once of the host's memory: JAX ran on the processor here, not on a GPU or TPU (jax.devices() tells which it found, and "
+                        "JAX_PLATFORMS chooses), and one array was more than the machine, or a container's limit, had to give",
+                        asked);
+        return;
+    }
     if (!r->has_free)
         ech_diag_remark(r->ret->diag, "refused: %s at once", asked);
     else if (r->has_piece && r->piece.bytes < r->free.bytes)
@@ -730,6 +778,9 @@ static void say_program(Reader *r, bool dumped)
 /* What would make room, by the memory that has none. */
 static const char *remedy(const Reader *r)
 {
+    if (strcmp(r->memory, "vector") == 0 && r->one)
+        return "that is one window or scratch array of a kernel, larger than all of the memory on chip, so that no limit helps: smaller blocks (of a Pallas "
+               "kernel its BlockSpecs; without one a whole operand is one block), fewer buffers of each, or operands that stay in HBM (memory_space=pl.ANY)";
     /* https://openxla.org/xla/errors/error_1001 */
     if (strcmp(r->memory, "vector") == 0 && r->own)
         return "that is one of XLA's own instructions, whose blocks its compiler chooses, not a Pallas kernel: --xla_tpu_scoped_vmem_limit_kib=... gives it "
@@ -746,7 +797,7 @@ static const char *remedy(const Reader *r)
 
 static void say_xla(Reader *r, bool gpu, EchBytes listed)
 {
-    say_refused(r, r->of_gpu ? "XLA" : "XLA refused the program");
+    say_refused(r, r->of_gpu ? "XLA" : r->one ? "XLA refused one array" : "XLA refused the program");
     g_autofree char *sparse = ech_format_bytes(r->sparse.bytes);
     if (r->sparse.bytes)
         ech_diag_remark(r->ret->diag,
@@ -770,7 +821,7 @@ static void say_xla(Reader *r, bool gpu, EchBytes listed)
                         "the message does not say what was in use: jax.profiler.save_device_memory_profile(\"oom.prof\") where the error is caught does%s",
                         r->of_gpu ? ", and so do the lines of bfc_allocator.cc in the log" : "");
     bool of_array = r->has_request && !r->program && r->rows->len == 0 && !r->has_used;
-    if (!of_array || r->of_gpu)
+    if ((!of_array || r->of_gpu) && !(r->tuning && r->has_request))
         ech_diag_remark(r->ret->diag, "%s", remedy(r));
 }
 
@@ -943,6 +994,7 @@ static int probe(const uint8_t *head, size_t n)
                                         "Entry Parameter Subshape: ",
                                         "XLA Label: ",
                                         "Aborting compilation early because it's unlikely to have enough",
+                                        "would exceed memory (size=",
                                         "Can't reduce memory use below ",
                                         "of memory while trying to allocate ",
                                         ": Out of memory allocating ",

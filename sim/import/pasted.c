@@ -541,13 +541,24 @@ static bool is_drawn(EchWords line)
     return line.n > 0 && (strchr("|+", *line.text) || *line.text & 0x80 || (line.n > 1 && strchr("-=#*", *line.text) && line.text[1] == *line.text));
 }
 
+/* Whether @line ends with what closes, a quotation or a bracket, which no word follows without a blank. */
+static bool is_closed(EchWords line)
+{
+    char last = line.text[line.n - 1];
+    size_t same = 0;
+    for (size_t i = 0; i < line.n; i++)
+        same += line.text[i] == last;
+    return strchr(")]}", last) || (strchr("\"'`", last) && same % 2 == 0);
+}
+
 /* Whether @next may be how @line, as wide as the terminal, goes on: no row of a table, no record like it, none that something else logged, nothing indented. */
 static bool may_go_on(EchWords line, EchWords next)
 {
     if (next.n == 0 || is_drawn(line) || is_drawn(next))
         return false;
     bool indented = next.n > 1 && g_ascii_isspace(next.text[0]) && g_ascii_isspace(next.text[1]);
-    return !indented && !are_alike(line, next) && (*next.text == '`' || prefix(next) == 0);
+    bool ended = line.n > 0 && is_closed(line) && g_ascii_isalpha(*next.text);
+    return !indented && !ended && !are_alike(line, next) && (*next.text == '`' || prefix(next) == 0);
 }
 
 /* What is broken where @line ends: a number, a word (or a blank or a comma stands where no line has one), or nothing that shows. */

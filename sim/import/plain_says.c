@@ -75,6 +75,9 @@ static const char *refusal(const char *line)
                                         "allocation failure",
                                         "out_of_device_memory",
                                         "out_of_host_memory",
+                                        "outofdevicememory",
+                                        "outofhostmemory",
+                                        "insufficient space in device",
                                         "memory limit exceeded",
                                         "low on memory",
                                         "memory pressure (oom)",
@@ -138,13 +141,43 @@ static EchPlace place_of(const char *line)
     /* Of libibverbs and libfabric: queues and buffers of RDMA. */
     static const char *const network[] = {"ibv_", "ibverbs", "reg_mr", "fi_mr_reg"};
     static const char *const locked[] = {"mlock", "rlimit_memlock", "virtuallock", "directly in ram"};
-    static const char *const pinned[] = {"pinned",     "page-lock",  "page lock",    "pin_memory",  "hostalloc",
-                                         "hostmalloc", "mallochost", "hostregister", "allocmapped", "host_malloc"};
-    static const char *const host[] = {"numpy", "and data type", "cpu", "host", "ram", "system memory", "arraymemoryerror", "on the node"},
+    static const char *const pinned[] = {"pinned",     "page-lock",    "page lock",   "pin_memory",  "hostalloc", "hostmalloc",
+                                         "mallochost", "hostregister", "allocmapped", "host_malloc", "host alloc"};
+    static const char *const host[] =
+        {"numpy", "and data type",          "cpu",           "host",       "ram",        "system memory",       "arraymemoryerror", "on the node", "errno 12",
+         "mmap",  "runtime: out of memory", "your notebook", "heap space", "heap limit", "erroroutofhostmemory"},
                              *const exception[] = {"bad_alloc", "memoryerror"}; /* libraries of a device throw them, too */
-    static const char *const device[] = {"gpu",    "cuda",     "cumem", "vram",     "device",   "hip",   "npu",         "rtmalloc", "hbm",
-                                         "opencl", "ocl",      "cl_",   "clcreate", "xpu",      "metal", "vulkan",      "vk_",      "tpu",
-                                         "dml",    "directml", "cudnn", "cublas",   "graphics", "rocm",  "framebuffer", "amdgpu",   "vkallocate"};
+    static const char *const device[] = {"gpu",
+                                         "cuda",
+                                         "cumem",
+                                         "vram",
+                                         "device",
+                                         "hip",
+                                         "npu",
+                                         "rtmalloc",
+                                         "hbm",
+                                         "opencl",
+                                         "ocl",
+                                         "cl_",
+                                         "clcreate",
+                                         "xpu",
+                                         "metal",
+                                         "vulkan",
+                                         "vk_",
+                                         "tpu",
+                                         "dml",
+                                         "directml",
+                                         "cudnn",
+                                         "cublas",
+                                         "graphics",
+                                         "rocm",
+                                         "framebuffer",
+                                         "amdgpu",
+                                         "vkallocate",
+                                         "hsa_",
+                                         "mem_object",
+                                         "new constant",
+                                         "erroroutofdevice"};
     bool of_host = has_word(line, host, G_N_ELEMENTS(host), true), of_device = has_word(line, device, G_N_ELEMENTS(device), false);
     of_host |= !of_device && has_word(line, exception, G_N_ELEMENTS(exception), true);
     return strstr(line, "(shm)") || strstr(line, "/dev/shm") ? ECH_PLACE_HOST
@@ -163,36 +196,59 @@ static EchPlace place_of(const char *line)
 
 /* The frame of Python's traceback that was read last. */
 typedef struct {
-    uint64_t number; /* of its line; 0: none */
-    bool pins;       /* It page-locks memory of the host. */
+    uint64_t number, last; /* of its first line, and of the last that is its call's; 0: none */
+    bool torch;            /* Its call is one of torch's. */
+    bool pins;             /* It page-locks memory of the host. */
 } Frame;
 
 /* Whether a frame's line, its call or its function, page-locks: "in pin_memory", "return tensor.pin_memory()", "torch.empty(n, pin_memory=True)". */
-static bool page_locks(const char *line)
+static bool page_locks(const Frame *frame, const char *line)
 {
     static const char *const calls[] = {"pin_memory(", "in pin_memory", "in _pin_memory", "hostalloc",    "mallochost",
                                         "hostmalloc",  "hostregister",  "allocmapped",    "alloc_pinned", "pinned_array("};
     /* A loader's option is no call of it. */
-    return HAS_ANY(line, calls) || (strstr(line, "pin_memory=true") && strstr(line, "torch.") && !strstr(line, "loader"));
+    return HAS_ANY(line, calls) || (strstr(line, "pin_memory=true") && frame->torch && !strstr(line, "loader"));
 }
 
-/* @lower may be a frame's first line, or the one behind it, which is its call. */
+/* Whether a call goes on in @line, or is marked there: "torch.zeros(", "pin_memory=True,", "^^^^^^". */
+static bool goes_on(const char *line)
+{
+    size_t n = strlen(line);
+    return n && (strchr(",([{", line[n - 1]) || strchr(")]}", line[0]) || strspn(line, "^~ ") == n);
+}
+
+/* @lower may be a frame's first line, or one of those behind it, which are its call. */
 static void read_frame(Frame *frame, const char *lower, uint64_t number)
 {
+    enum { MOST_LINES = 32 };
     const char *file = strstr(lower, "file \"");
     /* of Rich's: the call among the lines around it */
-    if (strstr(lower, RICH_CALL))
-        *frame = (Frame){.number = number, .pins = page_locks(lower)};
-    else if (file && strstr(file, "\", line "))
-        *frame = (Frame){.number = number, .pins = page_locks(lower)};
-    else if (frame->number && number == frame->number + 1)
-        frame->pins |= page_locks(lower);
+    bool begins = strstr(lower, RICH_CALL) || (file && strstr(file, "\", line "));
+    bool call = frame->number && number == frame->last + 1 && number - frame->number <= MOST_LINES && (frame->last == frame->number || goes_on(lower));
+    if (begins)
+        *frame = (Frame){.number = number, .last = number};
+    if (!begins && !call)
+        return;
+    frame->last = number;
+    frame->torch |= strstr(lower, "torch.") != NULL;
+    frame->pins |= page_locks(frame, lower);
 }
 
 /* Before anything is copied. */
 static bool may_be_of_frame(EchWords line, const Frame *frame, uint64_t number)
 {
-    return number == frame->number + 1 || ech_words_start(line, "File \"") || ech_words_have(line, RICH_CALL);
+    return (frame->number && number == frame->last + 1) || ech_words_start(line, "File \"") || ech_words_have(line, RICH_CALL);
+}
+
+/* Whether PyTorch's account of where a C++ exception came from names its allocator of page-locked memory: "Exception raised from allocate at
+ * .../CachingHostAllocator.cpp:97", "frame #4: at::cuda::HostAlloc(...)". */
+static bool is_thrown_by_pinning(EchWords line)
+{
+    static const char *const marks[] = {"HostAlloc", "_pin_memory", "pinned_memory"};
+    bool any = false;
+    for (size_t i = 0; i < G_N_ELEMENTS(marks) && !any; i++)
+        any = ech_words_have(line, marks[i]);
+    return any && (ech_words_start(line, "Exception raised from ") || ech_words_start(line, "frame #"));
 }
 
 /* ---- sizes ---- */
@@ -206,6 +262,7 @@ static bool size_at(const char *at, bool of_size, EchRounded *ret)
     uint64_t bytes;
     g_autofree char *text = g_strndup(at, MIN(digits, (size_t)24));
     bool goes_on = (at[digits] == '.' || at[digits] == ',') && g_ascii_isdigit(at[digits + 1]), ends = !g_ascii_isalnum(at[digits]) && !goes_on;
+    of_size |= g_str_has_prefix(at + digits, "-byte");
     if (!of_size || digits < 4 || !ends || !ech_parse_u64(text, &bytes, NULL))
         return false;
     *ret = (EchRounded){bytes, 0};
@@ -215,9 +272,27 @@ static bool size_at(const char *at, bool of_size, EchRounded *ret)
 /* What may stand between a key and its size: "allocate a buffer of about 4 GiB". */
 static const char *skip_fillers(const char *at)
 {
-    static const char *const fillers[] = {
-        "approximately ", "about ", "memory ", "buffer ", "of ",  "supported by device is ", "is ", "at least ", "another ", "a ", "an ",
-        "for ",           "size ",  "total ",  "tensor ", "with "};
+    static const char *const fillers[] = {"approximately ",
+                                          "about ",
+                                          "memory ",
+                                          "memory: ",
+                                          "buffer ",
+                                          "of ",
+                                          "supported by device is ",
+                                          "is ",
+                                          "at least ",
+                                          "another ",
+                                          "a ",
+                                          "an ",
+                                          "for ",
+                                          "size ",
+                                          "total ",
+                                          "tensor ",
+                                          "with ",
+                                          "device ",
+                                          "host ",
+                                          "pinned ",
+                                          "page-locked "};
     for (int i = 0; i < MAX_FILLERS; i++) {
         at += strspn(at, " :=[('\"");
         size_t k = 0;
@@ -236,7 +311,8 @@ static bool size_after(const char *line, const char *lower, const char *key, Ech
     bool of_size = strstr(key, "size") || strstr(key, "bytes");
     for (const char *at = strstr(lower, key); at; at = strstr(at + 1, key)) {
         const char *value = skip_fillers(at + strlen(key));
-        if (size_at(line + (value - lower), of_size || strstr(at, "size"), ret))
+        bool told = value - lower > 7 && memcmp(value - 8, "memory: ", 8) == 0;
+        if (size_at(line + (value - lower), of_size || told || strstr(at, "size"), ret))
             return true;
     }
     return false;
@@ -257,7 +333,7 @@ static bool size_before(const char *line, const char *lower, const char *key, Ec
 /* The size among the arguments of a call that is quoted: "clCreateBuffer(ctx, CL_MEM_READ_WRITE, 48771072, nullptr)". */
 static bool argument_of_call(const char *lower, EchRounded *ret)
 {
-    static const char *const calls[] = {"createbuffer(", "malloc("};
+    static const char *const calls[] = {"createbuffer(", "malloc(", "mallocmanaged(", "mallochost(", "mallocasync(", "hostalloc("};
     for (size_t i = 0; i < G_N_ELEMENTS(calls); i++) {
         const char *at = strstr(lower, calls[i]), *end = at ? at + strcspn(at, ")") : NULL;
         for (at = at ? at + strlen(calls[i]) - 1 : NULL; at && at < end; at++) {
@@ -271,7 +347,7 @@ static bool argument_of_call(const char *lower, EchRounded *ret)
 static void read_sizes(const char *line, const char *lower, EchPlainSays *s)
 {
     static const char *const asked[] = {"allocate ", "allocating ", "allocation of ", "requested ", "requesting ", "request of ", "requires ", "required ",
-                                        "size:",     "size=",       "size ",          "bytes=",     "needs ",      "need ",       "malloc "},
+                                        "size:",     "size=",       "size ",          "bytes=",     "needs ",      "need ",       "malloc ",   "alloc "},
                              *const before[] = {" could not be allocated", " cannot be allocated", " allocation failed", " failed", " chunk)", " block)"},
                              *const free[] = {"available:", "available bytes", "only ", "free:", "free ", "available "};
     for (size_t i = 0; i < G_N_ELEMENTS(asked) && !s->has_asked; i++)
@@ -375,14 +451,14 @@ static void keep_better(EchPlainSays *best, const EchPlainSays *s)
 static void settle_place(EchPlainSays *s, const Frame *frame)
 {
     enum { CLOSE = 6 }; /* marks below the call and an empty line between; of Rich's, the lines behind it and its frame */
-    uint64_t apart = frame->number > s->number ? frame->number - s->number : s->number - frame->number;
+    uint64_t apart = frame->number > s->number ? frame->number - s->number : s->number - frame->last;
     if (frame->number && apart <= CLOSE && frame->pins && (s->place == ECH_PLACE_DEVICE || s->place == ECH_PLACE_UNTOLD))
         s->place = ECH_PLACE_PINNED;
 }
 
 bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
 {
-    enum { BEHIND = 6 };
+    enum { BEHIND = 6, THROWN = 32 };
     g_autoptr(EchPasted) pasted = ech_pasted_new(text, n);
     EchPlainSays best = {0}, s = {0};
     Frame frame = {0};
@@ -390,6 +466,8 @@ bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
     EchWords line;
     for (uint64_t number = 1; ech_pasted_next(pasted, &line); number++) {
         bool behind = s.number && number - s.number <= BEHIND;
+        if (s.number && number - s.number <= THROWN && (s.place == ECH_PLACE_DEVICE || s.place == ECH_PLACE_UNTOLD) && is_thrown_by_pinning(line))
+            s.place = ECH_PLACE_PINNED;
         if (!behind && !may_refuse(line) && !may_be_of_frame(line, &frame, number))
             continue;
         g_autofree char *plain = g_strndup(line.text, MIN(line.n, (size_t)MAX_LINE)), *lower = g_ascii_strdown(plain, -1);
@@ -400,7 +478,7 @@ bool ech_plain_says_find(const char *text, size_t n, EchPlainSays *ret)
             read_frame(&frame, lower, number);
             if (behind && !framed && frame.number > s.number) {
                 settle_place(&s, &frame);
-                framed = number > frame.number;
+                framed = !goes_on(lower) && number > frame.number;
             }
             if (behind)
                 read_figure(plain, lower, &s);

@@ -367,6 +367,12 @@ static void say_verdict(const EchTorchSays *s, EchDiag *diag)
             "another stream; %s=expandable_segments:True can join them (not on Windows), and 'echelon alloc' of a memory snapshot says which setting "
             "does",
             asked, free_what, free, cache, setting_of(s->backend));
+    } else if (asked_for >= UINT64_C(64) << 40) { /* more than the largest machines have */
+        ech_diag_remark(
+            diag,
+            "%s asked for at once: no machine has as much, and the size came out wrong (a negative or uninitialised dimension, two arrays that were "
+            "to go element by element and went all against all, a damaged file); what is free does not matter",
+            asked);
     } else {
         g_autofree char *more = ech_format_bytes(asked_for - room);
         ech_diag_remark(diag,

@@ -3,6 +3,7 @@
  * The array itself moves to the host. Around each run of uses that follow each other closely a copy of it stands in the device's memory: fetched before the
  * first one where that reads it, stored after the last one where one of them wrote. What a loop takes slices of (the inputs that a scan saves, its stacked
  * weights) is fetched and stored slice by slice, an iteration at a time. Kernels stay as they were compiled. */
+#include "sim/base/error.h"
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
 
@@ -12,7 +13,7 @@ typedef enum { WHAT_SAVED, WHAT_ACTIVATIONS, WHAT_ARGUMENTS, WHAT_RESULTS } What
 
 typedef struct {
     uint64_t what, overlap, each, stash;
-    char *names;
+    char *names, *to;
     EchBytes above, memory;
     double idle;
 } OffloadOptions;
@@ -41,6 +42,8 @@ static const EchParam offload_params[] = {
     {"stash", ECH_PARAM_U64, offsetof(OffloadOptions, stash), "0", NULL, NULL, NULL,
      "overlap=true: the program waits for the oldest copy to the host when more than this many are under way, as torchtune's OffloadActivations has it (5 "
      "there); 0: any number"},
+    {"to", ECH_PARAM_STRING, offsetof(OffloadOptions, to), "", NULL, NULL, NULL,
+     "memory of the device's file in which they wait, a tier beyond the host's, say (cxl), over the link that joins it with hbm; nothing: the host's"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -808,6 +811,29 @@ static void say_nothing(const Pass *p, bool told, EchDiag *diag)
                                        : "no array fits what was asked for");
 }
 
+/* The memory that 'to' names, NULL where it names none. */
+static bool find_tier(const char *name, const EchDevice *device, const EchMemory **ret, GError **error)
+{
+    *ret = NULL;
+    if (!name || !*name)
+        return true;
+    const EchMemory *hbm = device ? ech_device_memory_kind(device, ECH_MEM_HBM) : NULL;
+    g_autoptr(GString) all = g_string_new(NULL);
+    for (size_t i = 0; hbm && i < device->n_memories; i++) {
+        const EchMemory *memory = &device->memories[i];
+        bool forward, beyond = memory->kind == ECH_MEM_HOST_PINNED || memory->kind == ECH_MEM_HOST_PAGEABLE || memory->kind == ECH_MEM_DISK;
+        if (!beyond || !ech_device_transfer_link(device, memory, hbm, &forward))
+            continue;
+        if (strcmp(memory->name, name) == 0)
+            *ret = memory;
+        g_string_append_printf(all, "%s%s", all->len ? ", " : "", memory->name);
+    }
+    if (!*ret)
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "to: '%s' is no memory beyond %s's hbm that a link joins with it; expected one of %s", name,
+                    device ? device->name : "a device", all->len ? all->str : "(none)");
+    return *ret != NULL;
+}
+
 static EchTrace *offload_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
 {
     Pass pass = {.o = options}, *p = &pass;
@@ -820,6 +846,10 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
                         device->name);
         ech_survey_clear(&p->s);
         return ech_trace_ref(in);
+    }
+    if (!find_tier(p->o->to, device, &p->s.tier, error)) {
+        ech_survey_clear(&p->s);
+        return NULL;
     }
     p->arrays = g_array_new(FALSE, FALSE, sizeof(Array));
     p->stays = g_array_new(FALSE, FALSE, sizeof(Stay));

@@ -136,7 +136,7 @@ static void find_fetches(Pass *p)
             f.source = p->s.uses[o->first_use].buffer;
             f.target = p->s.uses[o->first_use + 1].buffer;
         }
-        f.length = ech_survey_copy_time(&p->s, o->bytes, true);
+        f.length = ech_survey_fetch_time(&p->s, o->memory_from, o->bytes);
         g_array_append_val(p->fetches, f);
     }
     find_memory(p);

@@ -76,15 +76,36 @@ EchId ech_survey_at_level(const EchSurvey *survey, EchId op, EchId region)
 
 const char *ech_survey_host_memory(const EchSurvey *survey)
 {
-    const EchMemory *pinned = survey->device ? ech_device_memory_kind(survey->device, ECH_MEM_HOST_PINNED) : NULL;
+    const EchMemory *pinned = survey->tier ? survey->tier : survey->device ? ech_device_memory_kind(survey->device, ECH_MEM_HOST_PINNED) : NULL;
     return pinned ? pinned->name : "host";
+}
+
+static EchTime time_over(const EchLink *link, bool forward, EchBytes bytes)
+{
+    EchRate rate = link == NULL ? 0 : forward ? link->to_device : link->from_device;
+    return rate > 0 ? ech_time_for(bytes, rate) + link->latency + link->setup : 0;
+}
+
+/* To the device, or NULL. */
+static const EchLink *link_from(const EchSurvey *survey, const EchMemory *from, bool *ret_forward)
+{
+    const EchMemory *hbm = survey->device && from ? ech_device_memory_kind(survey->device, ECH_MEM_HBM) : NULL;
+    return hbm ? ech_device_transfer_link(survey->device, from, hbm, ret_forward) : NULL;
 }
 
 EchTime ech_survey_copy_time(const EchSurvey *survey, EchBytes bytes, bool to_device)
 {
-    const EchLink *link = survey->device != NULL ? ech_device_link(survey->device, "host") : NULL;
-    EchRate rate = link == NULL ? 0 : to_device ? link->to_device : link->from_device;
-    return rate > 0 ? ech_time_for(bytes, rate) + link->latency + link->setup : 0;
+    bool forward = true;
+    const EchLink *link = survey->tier ? link_from(survey, survey->tier, &forward) : survey->device ? ech_device_host_link(survey->device, &forward) : NULL;
+    return time_over(link, to_device == forward, bytes);
+}
+
+EchTime ech_survey_fetch_time(const EchSurvey *survey, EchId from, EchBytes bytes)
+{
+    bool forward = true;
+    const EchMemory *memory = survey->device && from != ECH_NONE ? ech_device_memory(survey->device, ech_trace_memory(survey->t, from)) : NULL;
+    const EchLink *link = link_from(survey, memory, &forward);
+    return link ? time_over(link, forward, bytes) : ech_survey_copy_time(survey, bytes, true);
 }
 
 EchBytes ech_survey_access(const EchSurvey *survey, EchId op, EchId buffer, bool *ret_reads, bool *ret_writes)

@@ -9,6 +9,7 @@
 typedef struct {
     const EchTrace *t;
     const EchDevice *device; /**< May be NULL. */
+    const EchMemory *tier;   /**< Of the device: what goes to the host goes there; NULL: to what is the host's. */
     const EchOp *ops;
     const EchUse *uses;
     const EchDep *deps;
@@ -40,10 +41,12 @@ EchId ech_survey_at_level(const EchSurvey *survey, EchId op, EchId region);
 EchId ech_survey_root(const EchSurvey *survey, EchId buffer);
 /** Whether a memory of the trace is the host's. */
 bool ech_survey_is_host(const EchSurvey *survey, EchId memory);
-/** The name of the host's memory that copies of the device's are best made with: its pinned one; "host" without a device. */
+/** The name of the memory that what goes to the host goes to: the tier, else its pinned one; "host" without a device. */
 const char *ech_survey_host_memory(const EchSurvey *survey);
-/** How long the device's host link takes for a copy that has it alone; 0 without a device. */
+/** How long the link to that memory takes for a copy that has it alone; 0 without a device. */
 EchTime ech_survey_copy_time(const EchSurvey *survey, EchBytes bytes, bool to_device);
+/** The same of a copy from memory @from of the trace to the device's, whichever link joins those. */
+EchTime ech_survey_fetch_time(const EchSurvey *survey, EchId from, EchBytes bytes);
 /** What op @op does with @buffer or parts of it that go by other names: bytes of its largest use, whether it reads it, whether it writes it. */
 EchBytes ech_survey_access(const EchSurvey *survey, EchId op, EchId buffer, bool *ret_reads, bool *ret_writes);
 /** The first op after an op at its level: past the body of a LOOP. */

@@ -123,7 +123,7 @@ static void map_way_beside(Map *map, size_t d, const EchLink *link, double rate,
  */
 static void map_beside(Map *map)
 {
-    const EchLink *link = ech_device_link(map->device, "host");
+    const EchLink *link = ech_device_host_link(map->device, NULL);
     const EchMemory *hbm = ech_device_memory_kind(map->device, ECH_MEM_HBM);
     double port = hbm ? port_capacity(hbm) : 0, rates[2], left[3], both_kept = 1;
     map->beside[0] = map->beside[1] = map->beside[2] = NOWHERE;
@@ -325,7 +325,7 @@ static bool is_host(const EchMemory *memory)
 /* Both directions together seldom share a link evenly: of an amount of both_ways that is shared evenly, each direction needs as much more or less. */
 static double both_weight(const Map *map, const EchLink *link, bool forward)
 {
-    double share = strcmp(link->name, "host") == 0 ? map->both_to_share : 0.5;
+    double share = link == ech_device_host_link(map->device, NULL) ? map->both_to_share : 0.5;
     return 0.5 / (forward ? share : 1 - share);
 }
 
@@ -903,7 +903,7 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
     const EchLink *link =
         from && to && from != to ? ech_device_transfer_link(map->device, from, to, &forward) : link_to_peer(pricer, map, op, from, to, &forward);
     price->source = ECH_PRICE_PORT;
-    bool host = link && strcmp(link->name, "host") == 0;
+    bool host = link && link == ech_device_host_link(map->device, NULL);
     if (from && from == to) {
         if (map->port[memory_index(map, from)] != NOWHERE)
             row_add(row, map->port[memory_index(map, from)], port_amount(from, bytes, bytes) * device_copy_factor(map, from));

@@ -48,6 +48,7 @@ static void add_share(GArray *rows, const char *label, char *value, double share
 /* Notes come before bars: those are as long as there is room. */
 static void append_shares(GString *out, const GArray *rows, unsigned columns)
 {
+    const unsigned wrapped = columns; /* 0: notes stay on their line */
     columns = columns ? columns : ECH_TEXT_COLUMNS;
     int label = 0, note = 0;
     for (guint i = 0; i < rows->len; i++) {
@@ -63,15 +64,16 @@ static void append_shares(GString *out, const GArray *rows, unsigned columns)
     int bar = MIN((int)BAR, (int)columns - fixed - label - 1 - note);
     for (guint i = 0; i < rows->len; i++) {
         const ShareRow *row = &g_array_index(rows, ShareRow, i);
-        g_string_append(out, "    ");
-        ech_text_cell(out, row->label, label);
-        g_string_append_printf(out, bar >= LEAST_BAR ? " %10s  %5.1f %%" : "%10s %5.1f %%", row->value, row->share * 100);
+        g_autoptr(GString) line = g_string_new("    ");
+        ech_text_cell(line, row->label, label);
+        g_string_append_printf(line, bar >= LEAST_BAR ? " %10s  %5.1f %%" : "%10s %5.1f %%", row->value, row->share * 100);
         int filled = (int)(CLAMP(row->share, 0, 1) * bar + 0.5);
         for (int k = 0; bar >= LEAST_BAR && k < bar; k++)
-            g_string_append_printf(out, "%s%c", k ? "" : " ", k < filled ? '#' : '.');
-        if (row->note && *row->note)
-            g_string_append_printf(out, "  %s", row->note);
-        g_string_append_c(out, '\n');
+            g_string_append_printf(line, "%s%c", k ? "" : " ", k < filled ? '#' : '.');
+        bool noted = row->note && *row->note;
+        if (noted)
+            g_string_append(line, "  ");
+        ech_text_wrap(out, line->str, noted ? row->note : "", wrapped);
     }
 }
 
@@ -363,7 +365,7 @@ static void append_reserved(GString *out, const EchReport *report, unsigned colu
 static void append_pages(GString *text, const EchReport *report, const EchMemoryRun *m)
 {
     g_autofree char *in = ech_format_bytes(m->paged_in), *gone = ech_format_bytes(m->paged_out), *waited = ech_format_time(report->run->waits[ECH_WAIT_PAGES]);
-    const EchLink *link = ech_device_link(report->device, "host");
+    const EchLink *link = ech_device_host_link(report->device, NULL);
     if (link && link->coherent && m->on_device)
         g_string_append_printf(text, ". Of the rest, where it lies on the host, %s were read over the link and %s written; operations waited %s for that.", in,
                                gone, waited);

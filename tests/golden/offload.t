@@ -42,3 +42,17 @@ exit 2
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass offload --set device.memories.hbm.available=130MiB | sed -n '/ fit\./,/that would be/p'
   It may fit. hbm 104 MiB of 130 MiB (80 %), host 79.5 MiB of 2 TiB (0 %)
   XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 180 MiB of hbm. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
+$ : what the host memory and its link are called, and a tier beside them, changes nothing; d="name: own\nfamily: other\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 32GiB, read: 2TB/s, write: 2TB/s, assignable: true}\n"; u="units:\n  matrix: {peaks: {bf16: 400TFLOP/s}}\n  vector: {peaks: {f32: 10TFLOP/s}}\n"; n="capacity: 1TiB, read: 60GB/s, write: 60GB/s"; l="to: hbm, to_device: 50GB/s, from_device: 50GB/s, setup: 1us"; h="kind: host-pinned, space: 5, assignable: true, $n"; printf "${d}  host: {$h}\nlinks:\n  host: {from: host, $l}\n$u" >$T/a.yaml; printf "${d}  far: {kind: host-pinned, $n}\n  dram: {$h}\nlinks:\n  pcie: {from: dram, $l}\n  cxl: {from: far, $l}\n$u" >$T/b.yaml; for x in a b; do echelon run --trace traces/gpt_unrolled_kept.h100 --device $T/$x.yaml --engine native --pass offload | sed -n '/It fits/s/dram/host/; /It fits/p; /It takes/{s/, bound by [a-z]*/, bound by/p;q;}'; done
+  It fits. hbm 94.0 MiB of 32 GiB (0 %), host 93.5 MiB of 1 TiB (0 %)
+  It takes 7.80 ms, bound by link to device (37 % of the critical path).
+  It fits. hbm 94.0 MiB of 32 GiB (0 %), host 93.5 MiB of 1 TiB (0 %)
+  It takes 7.80 ms, bound by link to device (37 % of the critical path).
+$ printf 'base: h100-sxm\nname: tiers\nmemories:\n  cxl: {kind: host-pinned, capacity: 1TiB, read: 60GB/s, write: 60GB/s}\nlinks:\n  cxl: {from: cxl, to: hbm, to_device: 28GB/s, from_device: 28GB/s, setup: 2us}\n' >$T/t.yaml; for p in offload offload:to=cxl "offload:to=cxl,overlap=true --pass prefetch" offload:to=vector offload:to=cx; do echelon run --trace traces/gpt_unrolled_kept.h100 --device $T/t.yaml --engine native --pass $p 2>&1 | grep -E '^  It fits|^  It takes|^echelon' | head -2; done
+  It fits. hbm 104 MiB of 79.1 GiB (0 %), host 79.5 MiB of 2 TiB (0 %)
+  It takes 5.71 ms, bound by host link to device (31 % of the critical path).
+  It fits. hbm 120 MiB of 79.1 GiB (0 %), cxl 61.5 MiB of 1 TiB (0 %)
+  It takes 6.56 ms, bound by cxl link from device (35 % of the critical path).
+  It fits. hbm 212 MiB of 79.1 GiB (0 %), cxl 61.5 MiB of 1 TiB (0 %)
+  It takes 4.57 ms, bound by cxl link to device (50 % of the critical path).
+echelon: pass offload: to: 'vector' is no memory beyond tiers's hbm that a link joins with it; expected one of host, pageable, cxl
+echelon: pass offload: to: 'cx' is no memory beyond tiers's hbm that a link joins with it; expected one of host, pageable, cxl

@@ -1,4 +1,12 @@
 Two ranks of a pipeline in PyTorch on GPUs that were not there, replayed together: a bubble of (p - 1) / (m + p - 1) = 1 / 5 of the time.
+$ echelon run --trace traces/pipeline_pytorch.h100/rank*.gz --device h100-sxm 2>&1 | head -5
+note traces/pipeline_pytorch.h100/rank0.pickle.gz and its like: read beside the captures of the same name, not as ranks
+rank0.pretend and 1 more: 2 ranks on h100-sxm
+
+  Every rank fits.
+  It takes 80.0 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+$ for r in 0 1; do cp tests/golden/data/stream.ech $T/s.$r.ech; done; echelon run --trace $T/s.?.ech --device tests/golden/data/small.yaml 2>&1 >/dev/null
+note these captures know of no rank and meet nowhere: were they several runs of one program, each is given alone
 $ echelon run --trace traces/pipeline_pytorch.h100/rank1.pretend.gz traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm
 rank1.pretend and 1 more: 2 ranks on h100-sxm
 
@@ -128,6 +136,7 @@ echelon: sweep: varies runs of one trace; of several ranks, which are replayed t
 echelon advise: expected one trace; of several ranks the one that does not fit, or the fullest: 'echelon run --trace A B ...' tells which
 exit 2
 $ echelon run --trace tests/golden/data/retry.ech tests/golden/data/retry.ech --device h100-sxm --set ranks.1.device.memories.hbm.available=48MiB | grep -E 'fits?|FIT|meets'
+note these captures know of no rank and meet nowhere: were they several runs of one program, each is given alone
   IT DOES NOT FIT: rank 1. (The others were replayed as if nobody had to wait for those; times mean little.)
       1     31 MiB     31 MiB       0 ps       0 ps   0 %      0 ps   0 %      0 ps   0 %      0 ps   0 %  does not fit
     ranks 0, 1: nothing in these traces says what of one rank meets what of another: each is replayed by itself. Are they ranks of one run? Two runs captured with the same -o leave files that the same step.*.pretend matches; then give one of them

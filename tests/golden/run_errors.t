@@ -45,8 +45,13 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
 echelon: --allocator: 'bfcc' is no allocator; did you mean 'bfc'?
 exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --engine nativ
-echelon: --set replay.engine=nativ: replay: engine: 'nativ' is unknown; expected one of auto, native, simgrid
+echelon: --engine: 'nativ' is unknown; expected one of auto, native, simgrid, cuda
 exit 2
+$ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --engine native --set replay.engine=simgrid
+echelon: --engine native: --set replay.engine=simgrid says otherwise; leave one of them out
+exit 2
+$ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --engine native --set replay.engine=native | grep -c engine
+1
 $ printf 'trace: a\ndevise: b\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:2:9: experiment: 'devise' is no key here; did you mean 'device'?
 $ printf 'trace: a\nsweep:\n  - {path: devise, values: [1]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"

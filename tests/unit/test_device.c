@@ -364,6 +364,8 @@ START_TEST(test_own_names)
                                                        "units: {matrix: {peaks: {bf16: 4TFLOP/s, s32: 1TOP/s}}}\n");
     ck_assert_ptr_eq(ech_device_memory(device, "vector"), ech_device_memory(device, "vmem"));
     ck_assert_ptr_null(ech_device_memory(device, "host")); /* either of two */
+    ck_assert_ptr_eq(ech_device_memory_kind(device, ECH_MEM_HOST_PINNED), ech_device_memory(device, "dram"));
+    ck_assert_ptr_null(ech_device_host_link(device, NULL));
     ck_assert_ptr_null(ech_device_memory(device, "scalar"));
     const EchUnit *matrix = ech_device_unit(device, ECH_UNIT_MATRIX);
     ck_assert_ptr_null(ech_unit_peak_borrowed(matrix, "bf16"));
@@ -373,6 +375,31 @@ START_TEST(test_own_names)
     ck_assert_ptr_nonnull(borrowed);
     ck_assert_str_eq(borrowed->dtype, "bf16");
     ck_assert_uint_eq(ech_unit_peak(matrix, "f32"), borrowed->ops);
+}
+END_TEST
+
+/* Of tiers of the host's memory the one that programs mean, wherever it stands, and its link, whatever that is called. */
+START_TEST(test_tiers)
+{
+    static const char hbm[] = "name: own\nfamily: gpu\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 8GB}\n  cxl: {kind: host-pinned, capacity: 1TB}\n";
+    g_autofree char *numbered = g_strconcat(
+                        hbm,
+                        "  dram: {kind: host-pinned, space: 5, capacity: 64GB}\nlinks:\n  a: {from: cxl, to: hbm, to_device: 1GB/s, from_device: 1GB/s}\n"
+                        "  b: {from: hbm, to: dram, to_device: 2GB/s, from_device: 3GB/s}\nunits: {matrix: {peaks: {bf16: 4TFLOP/s}}}\n",
+                        NULL),
+                    *named =
+                        g_strconcat(hbm,
+                                    "  host: {kind: host-pinned, capacity: 64GB}\nlinks:\n  a: {from: cxl, to: hbm, to_device: 1GB/s, from_device: 1GB/s}\n"
+                                    "  host: {from: host, to: hbm, to_device: 2GB/s, from_device: 2GB/s}\nunits: {matrix: {peaks: {bf16: 4TFLOP/s}}}\n",
+                                    NULL);
+    g_autoptr(EchDevice) a = ech_test_device_yaml(numbered), b = ech_test_device_yaml(named);
+    bool forward = true;
+    ck_assert_str_eq(ech_device_memory_kind(a, ECH_MEM_HOST_PINNED)->name, "dram");
+    ck_assert_str_eq(ech_device_host_link(a, &forward)->name, "b");
+    ck_assert(!forward);
+    ck_assert_str_eq(ech_device_memory_kind(b, ECH_MEM_HOST_PINNED)->name, "host");
+    ck_assert_str_eq(ech_device_host_link(b, &forward)->name, "host");
+    ck_assert(forward);
 }
 END_TEST
 
@@ -410,6 +437,7 @@ int main(void)
     tcase_add_test(tcase, test_base);
     tcase_add_test(tcase, test_base_is_followed);
     tcase_add_test(tcase, test_own_names);
+    tcase_add_test(tcase, test_tiers);
     tcase_add_test(tcase, test_unknown_name);
     tcase_add_test(tcase, test_products);
     suite_add_tcase(suite, tcase);

@@ -496,6 +496,34 @@ START_TEST(refused_later)
 }
 END_TEST
 
+/* What vLLM and llama.cpp tell in a line or two. */
+static const struct {
+    const char *text, *says, *not_said;
+} brief[] = {
+    {"INFO 01-15 02:12:11 [gpu_worker.py:375] Available KV cache memory: -0.41 GiB\n", "nothing left for the KV cache, 420 MiB too little", "no figures"},
+    {"llama_params_fit_impl:   - CUDA0 (A): 24124 total, 30210 used, -6410 free vs. target of 1024\nllama_params_fit_impl:   - CUDA1 (A): 24124 total, 14012 "
+     "used, 9788 free vs. target of 1024\nllama_params_fit_impl: projected to use 44222 MiB of device memory vs. 47600 MiB of free device memory\n"
+     "llama_params_fit_impl: context size reduced from 40960 to 4096 -> need 3456 MiB less memory in total\nllama_params_fit_impl:   - CUDA0 (A): 40 layers "
+     "(34 "
+     "overflowing),  19187 MiB used,   1199 MiB free\nllama_params_fit_impl:   - CUDA0 (A): 48 layers (30 overflowing),  20480 MiB used,   1024 MiB free\n"
+     "llama_params_fit: successfully fit params to free device memory\n",
+     "it found others that fit: a context of 4096 tokens in place of 40960 (-c); CUDA0 has 48 layers (parts of 30 lie elsewhere), 20 GiB, and leaves 1 GiB",
+     "Less of it there"},
+    {"llama_params_fit_impl: projected to use 12288 MiB of device memory vs. 24576 MiB of free device memory\nllama_params_fit_impl: will leave 12288 >= 1024 "
+     "MiB of free device memory, no changes needed\nllama_params_fit: successfully fit params to free device memory\n",
+     "it fits", "it found others"},
+};
+
+START_TEST(in_a_line)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_test_text(brief[_i].text, &error);
+    ck_assert_msg(import != NULL, "%s: %s", brief[_i].text, error ? error->message : "");
+    ck_assert_msg(ech_test_says(import->diag, brief[_i].says), "%s", ech_diag_remarks(import->diag)[0]);
+    ck_assert_msg(!ech_test_says(import->diag, brief[_i].not_said), "%s", brief[_i].not_said);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("figures");
@@ -509,6 +537,7 @@ int main(void)
     tcase_add_loop_test(tcase, beside_a_refusal, 0, G_N_ELEMENTS(beside));
     tcase_add_loop_test(tcase, of_pieces, 0, G_N_ELEMENTS(others));
     tcase_add_loop_test(tcase, no_figures, 0, G_N_ELEMENTS(none));
+    tcase_add_loop_test(tcase, in_a_line, 0, G_N_ELEMENTS(brief));
     tcase_add_test(tcase, refused_later);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);

@@ -59,6 +59,48 @@ static char *contents(const char *folder, const char *name)
     return g_file_get_contents(path, &text, NULL, NULL) ? text : NULL;
 }
 
+/* Of processes that write to the same folder, new or not, each ends well, and what the last one wrote is there, whole. */
+START_TEST(results_of_several)
+{
+    enum { WRITERS = 8, TIMES = 12 };
+    static const char *const names[] = {"run.json", "summary.txt", "000/run.json", NULL};
+    g_autofree char *folder = g_dir_make_tmp("echelon-several-XXXXXX", NULL), *results = g_build_filename(folder, "results", NULL),
+                    *taken = g_build_filename(folder, "taken", NULL), *other = g_build_filename(taken, "thesis.tex", NULL);
+    /* Both began where nothing was. */
+    g_autoptr(GError) error = NULL;
+    EchOutput *one = ech_output_new(results, &error), *two = ech_output_new(results, &error);
+    ck_assert(one && two && ech_output_write(one, "run.json", "one", 3, &error) && ech_output_write(two, "run.json", "two", 3, &error));
+    ck_assert(ech_output_commit(one, &error));
+    ck_assert_msg(ech_output_commit(two, &error), "%s", error ? error->message : "");
+    ech_output_free(two);
+    ech_output_free(one);
+    g_autofree char *text = contents(results, "run.json");
+    ck_assert_str_eq(text, "two");
+    for (int i = 0; i < WRITERS; i++) {
+        if (fork() == 0) {
+            g_autofree char *mine = g_strdup_printf("%d", i);
+            bool ok = true;
+            for (int k = 0; k < TIMES && ok; k++)
+                ok = write_results(results, names, mine);
+            _exit(ok ? 0 : 1);
+        }
+    }
+    for (int i = 0, status; i < WRITERS; i++)
+        ck_assert(wait(&status) > 0 && status == 0);
+    g_autofree char *first = contents(results, names[0]), *second = contents(results, names[1]), *third = contents(results, names[2]);
+    ck_assert(first && g_strcmp0(first, second) == 0 && g_strcmp0(first, third) == 0);
+    /* What somebody else put there meanwhile stays. */
+    EchOutput *late = ech_output_new(taken, &error);
+    ck_assert(late && ech_output_write(late, "run.json", "late", 4, &error) && g_mkdir(taken, 0777) == 0 && g_file_set_contents(other, "mine", -1, NULL));
+    ck_assert(!ech_output_commit(late, &error) && strstr(error->message, "taken: holds what is no result of echelon by now"));
+    ech_output_free(late);
+    g_autoptr(GDir) left = g_dir_open(folder, 0, NULL);
+    for (const char *name = g_dir_read_name(left); name; name = g_dir_read_name(left))
+        ck_assert_msg(!strchr(name, '.'), "%s", name);
+    ech_remove_tree(folder);
+}
+END_TEST
+
 /* Results take the place of results: of the folder that they lie in, and of what else its owner put there, nothing goes. */
 START_TEST(results_again)
 {
@@ -194,6 +236,7 @@ int main(void)
     Suite *suite = suite_create("interrupt");
     TCase *tests = tcase_create("interrupt");
     tcase_add_test(tests, a_file_that_is_cut_while_it_is_read);
+    tcase_add_test(tests, results_of_several);
     tcase_add_test(tests, results_again);
     tcase_add_test(tests, a_file_that_is_full);
     tcase_add_test(tests, memory_that_is_refused);

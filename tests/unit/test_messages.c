@@ -98,6 +98,8 @@ static const Case of_pytorch[] = {
     {"torch.OutOfMemoryError: CUDA out of memory. Tried\nto allocate 2.00 GiB" ON_24 "1.00 GiB is free. Of the allocated memory 22.00\nGiB is allocated by "
      "PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
      "no setting of the allocator would have served it", 2 * GIB, "PyTorch's tensors", 22 * GIB, NULL},
+    {NEW "1024.00 TiB" ON_24 "20.00 GiB is free. Of the allocated memory 1.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+     "1 PiB asked for at once: no machine has as much", 1024 * 1024 * GIB, NULL, 0, NULL},
     /* This process and others, as the driver counts them. */
     {NEW "2.00 GiB" ON_24
          "0.50 GiB is free. Process 77 has 4.25 GiB memory in use. Including non-PyTorch memory, this process has 19.25 GiB memory in use. Of the "
@@ -177,6 +179,8 @@ static const Case of_engines[] = {
      "10 GiB were held by others", 36 * GIB, "held by others", 10 * GIB, "had_bytes=42949672960"},
     {"Free memory on device (30.00/40.00 GiB) on startup is less than desired GPU memory utilization (0.9, 36.00 GiB).",
      "--gpu-memory-utilization 0.75 or less", 36 * GIB, NULL, 0, NULL},
+    {"ValueError: Free memory on device cuda:0 (1.31/267.69 GiB) on startup is less than desired GPU memory utilization (0.9, 240.92 GiB).",
+     "no --gpu-memory-utilization has room for a model", 240 * GIB + 987842478, NULL, 0, NULL},
     /* Nothing that a share of it could help. */
     {"ValueError: Free memory on device (0.25/40.00 GiB) on startup is less than desired GPU memory utilization (0.9, 36.00 GiB).",
      "in 256 MiB no --gpu-memory-utilization has room for a model", 36 * GIB, "held by others", 40 * GIB - GIB / 4, NULL},
@@ -320,6 +324,48 @@ static const Case of_engines[] = {
     {"Failed to allocate CUDA memory with byte size 134217728 on GPU 0: CNMEM_STATUS_OUT_OF_MEMORY, falling back to pinned system memory\n"
      "bfc_arena.cc:376 Failed to allocate memory for requested buffer of size 2147483648\n",
      "ONNX Runtime was refused 2 GiB", 2 * GIB, NULL, 0, NULL},
+};
+
+/* XLA's, of one array, and who asks. */
+static const Case of_arrays[] = {
+    {"ValueError: Allocation (size=21474836480) would exceed memory (size=17179869184) :: #allocation14 [shape = 'f32[320,4096,4096]{1,2,0:T(8,128)}', "
+     "space=hbm, size = 0xffffffffffffffff, tag = 'output of fusion.3@{1}'] :: <no-hlo-instruction>",
+     "XLA refused one array: 20 GiB of hbm asked for as output of fusion.3@{1}, of 16 GiB there are: 4 GiB too much", 0, "one array", 20 * GIB,
+     "had_bytes=17179869184"},
+    {"jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Allocation (size=134217728) would exceed memory (size=67108864) :: #allocation25 [shape = "
+     "'u8[134217728]{0}', space=vmem, size = 0x8000000, tag = 'scoped memory for my_kernel.2'] :: my_kernel.2",
+     "asked for as scoped memory for my_kernel.2, of 64 MiB there are: 64 MiB too much", 0, "one array", 128 * MIB, "limit_of_a_kernel=true"},
+    {"jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Allocation (size=268435456) would exceed memory (size=134217728) :: #allocation3 [shape = "
+     "'u8[268435456]{0}', space=vmem, size = 0x10000000, scoped, tag = 'input window allocation for operator input 0. The window shape is f32[8192,8192], "
+     "while "
+     "the full shape is f32[8192,8192].']",
+     "no limit helps: smaller blocks", 0, "one array", 256 * MIB, "had_bytes=134217728"},
+    {"RESOURCE_EXHAUSTED: Allocation (size=2097152) would exceed memory (size=1048576) :: #allocation2 [shape = 's32[524288]{0}', space=smem, size = 0x200000]",
+     "prefetched scalars", 0, "one array", 2 * MIB, "limit_of_a_kernel=true"},
+    /* JAX on the host's processor: GPUs' and TPUs' clients have other words. */
+    {"jax.errors.JaxRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 1099511627776 bytes.",
+     "1 TiB at once of the host's memory: JAX ran on the processor", 1024 * GIB, NULL, 0, NULL},
+    {"XlaRuntimeError: INTERNAL: Autotuning failed for HLO: %gemm_fusion_dot.3 = f32[16384,16384]{1,0} fusion(...), calls=%c with error: RESOURCE_EXHAUSTED: "
+     "Out "
+     "of memory while trying to allocate 1073741824 bytes.",
+     "--xla_gpu_autotune_level=0", GIB, NULL, 0, NULL},
+    {"XlaRuntimeError: UNKNOWN: Failed to determine best cudnn convolution algorithm for:\n%cudnn-conv.1 = (f32[1,64,1200,1200]{3,2,1,0}, u8[0]{0}) "
+     "custom-call(...)\n\nOriginal error: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 5898240000 bytes.\n",
+     "while XLA timed kernels for one instruction", 5898240000, NULL, 0, NULL},
+    {"INTERNAL: Kernel requires 262144 bytes of shared memory, which exceeds the device limit of 232448", "XLA was refused 256 KiB of shared memory", 256 * KIB,
+     NULL, 0, "limit_of_a_kernel=true"},
+    {"ptxas error   : Entry function 'k' uses too much shared data (0x1c000 bytes, 0xc000 max)", "of 48 KiB there are: 64 KiB too much", 112 * KIB, NULL, 0,
+     "limit_of_a_kernel=true"},
+    {"RuntimeError: PyTorch XPU: Failed to allocate pinned memory of 1073741824 bytes", "1 GiB of page-locked memory of the host were refused", GIB, NULL, 0,
+     NULL},
+    {"RESOURCE_EXHAUSTED: Failed to allocate a 4294967296-byte pinned host staging buffer for a host-to-device transfer.",
+     "4 GiB of page-locked memory of the host were refused", 4 * GIB, NULL, 0, NULL},
+    {"cudaMallocManaged(&p, 137438953472) failed: out of memory", "128 GiB of the device's memory were refused", 128 * GIB, NULL, 0, NULL},
+    {"fatal error: runtime: out of memory: cannot allocate 4194304-byte block (34359738368 in use)", "4 MiB of the host's memory were refused", 4 * MIB, NULL,
+     0, NULL},
+    {"INTERNAL: Failed to allocate 402653184 bytes for new constant", "384 MiB of the device's memory were refused", 384 * MIB, NULL, 0, NULL},
+    {"2024-May-01 10:00:00.0 1:1 ERROR  TDRV:dmem_alloc_internal  Failed to alloc DEVICE memory: 536870912", "512 MiB of the device's memory were refused",
+     512 * MIB, NULL, 0, NULL},
 };
 
 #define ITEM(label) "     XLA label: %" label "\n     Allocation type: HLO temp\n     ==========================\n"
@@ -710,6 +756,30 @@ START_TEST(xla)
 }
 END_TEST
 
+START_TEST(arrays)
+{
+    check(&of_arrays[_i]);
+}
+END_TEST
+
+static const Case copied = {"CUDA\xc2\xa0out of memory. Tried to allocate\xc2\xa0"
+                            "2.00\xc2\xa0GiB (GPU 0; 8.00\xe2\x80\xafGiB total capacity; 5.00\xc2\xa0GiB already allocated; 1.00 "
+                            "GiB\xe2\x80\x8b free; 5.50 GiB reserved in total by PyTorch)",
+                            "no setting of the allocator would have served it: 2 GiB asked for, 1.50 GiB free and unused together",
+                            2 * GIB,
+                            "PyTorch's tensors",
+                            5 * GIB,
+                            NULL};
+
+/* From a page: blanks that do not break, and such of no width. */
+START_TEST(copied_from_a_page)
+{
+    check(&copied);
+    g_autofree char *ranked = g_strconcat("[rank0]: ", copied.text, NULL);
+    check(&(Case){ranked, copied.says, copied.asked, copied.holder, copied.held, NULL});
+}
+END_TEST
+
 START_TEST(tensorflow)
 {
     check(&of_tensorflow[_i]);
@@ -834,7 +904,7 @@ START_TEST(refused_by_bfc)
          "the log is of another moment: a free piece is as large as what was asked for"},
         {"Bin (268435456): \tTotal Chunks: 2, Chunks in use: 2. 1.00GiB allocated for chunks. 1.00GiB in use in bin. 512.00MiB client-requested in use in bin.",
          "512 MiB of the 1 GiB in use were not asked for"},
-        {"RuntimeError: Resource exhausted: Out of memory allocating 4294967296 bytes.", "the message does not say what was in use"},
+        {"RuntimeError: Resource exhausted: Out of memory allocating 4294967296 bytes.", "4 GiB at once of the host's memory"},
         {"XlaRuntimeError: RESOURCE_EXHAUSTED: Failed to allocate request for 2.00GiB (2147483647B) on device ordinal 0",
          "the message does not say what was in use"},
         {"ResourceExhaustedError: OOM when allocating tensor with shape[1024,1024] and type half on /job:localhost by allocator GPU_0_bfc",
@@ -1058,6 +1128,71 @@ static const struct {
     /* A call in a traceback is no list of arrays. */
     {"    buf3 = empty_strided_cuda((76800, 5120), (5120, 1), torch.float16)\ntorch.OutOfMemoryError: Allocation on device\n", "backend:native"},
     {"Failed to allocate memory for the output tensor of the input layer", "the device's or the host's, the text does not say"},
+    /* NCCL's own: on the device, or page-locked on the host. */
+    {"node:1:2 [3] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 6291456 bytes", "NCCL was refused 6 MiB on the device"},
+    {"Last error:\nFailed to CUDA host alloc 4923392 bytes\n", "4.70 MiB of page-locked memory of the host, not of the device's"},
+    {"node:1:2 [3] include/alloc.h:63 NCCL WARN Cuda failure 2 'out of memory'\nnode:1:2 [3] include/alloc.h:68 NCCL WARN Failed to CUDA host alloc 33554432 "
+     "bytes\n",
+     "page-locked memory of the host, not of the device's"},
+    {"host:7:8 [0] hipify/src/include/alloc.h:211 NCCL WARN HIP failure 'out of memory'", "NCCL_BUFFSIZE"},
+    {"ncclUnhandledCudaError: Call to CUDA function failed.", "not which and why: NCCL_DEBUG=WARN prints it"},
+    /* Where an exception came from says whose memory it was. */
+    {"terminate called after throwing an instance of 'c10::Error'\n  what():  CUDA error: out of memory\nException raised from allocate at "
+     "../aten/src/ATen/cuda/CachingHostAllocator.cpp:97 (most recent call first):\n",
+     "page-locked memory of the host ran out (line 2:"},
+    {"RuntimeError: CUDA error: out of memory\nFor debugging consider passing CUDA_LAUNCH_BLOCKING=1\n\nException raised from c10_cuda_check_implementation at "
+     "../c10/cuda/CUDAException.cpp:44 (most recent call first):\nframe #0: c10::Error::Error() + 0x57\nframe #1: c10::cuda::c10_cuda_check_implementation() + "
+     "0x10\nframe #2: <unknown function> + 0x1\nframe #3: at::cuda::HostAlloc(unsigned long) + 0x2\n",
+     "page-locked memory of the host ran out (line 1:"},
+    {"RuntimeError: CUDA error: out of memory\nException raised from c10_cuda_check_implementation at ../c10/cuda/CUDAException.cpp:44:\nframe #0: "
+     "c10::Error::Error() + 0x57\nframe #1: c10::cuda::CUDACachingAllocator::raw_alloc(unsigned long) + 0x2\n",
+     "the device's memory ran out (line 1:"},
+    /* A call of several lines. */
+    {"  File \"cpu_gpu.py\", line 120, in __init__\n    cpu_tensor = torch.zeros(\n                 ^^^^^^^^^^^^\n    cpu_shape,\n    ^^^^^^^^^^\n    "
+     "device=\"cpu\",\n    pin_memory=True,\n    ^^^^^^^^^^^^^^^^\ntorch.AcceleratorError: CUDA error: out of memory\n",
+     "page-locked memory of the host ran out (line 9:"},
+    {"  File \"cpu_gpu.py\", line 120, in __init__\n    gpu = torch.zeros(\n    shape,\n    device=\"cuda\",\n)\nmade loader, pin_memory=True\n"
+     "torch.AcceleratorError: CUDA error: out of memory\n",
+     "the device's memory ran out (line 7:"},
+    /* The host's, shared or not. */
+    {"RuntimeError: unable to write to file </torch_23_40_3>: No space left on device (28)", "memory which processes were to share ran out"},
+    {"RuntimeError: unable to allocate shared memory(shm) for file </torch_13_3_0>: Resource temporarily unavailable (11)", "--shm-size"},
+    {"RuntimeError: unable to mmap 9976570304 bytes from file <pytorch_model-00001-of-00003.bin>: Cannot allocate memory (12)", "the host's memory ran out"},
+    {"  File \"popen_fork.py\", line 70, in _launch\n    self.pid = os.fork()\nOSError: [Errno 12] Cannot allocate memory", "the host's memory ran out"},
+    {"RuntimeError: received 0 items of ancdata", "ulimit -n"},
+    {"RuntimeError: DataLoader worker (pid(s) 3216) exited unexpectedly", "num_workers=0 shows the error itself"},
+    {"RuntimeError: CUDA error: out of memory\nRuntimeError: DataLoader worker (pid(s) 3216) exited unexpectedly", "the device's memory ran out"},
+    {"Loading checkpoint shards:  40%|####      | 2/5 [00:20<00:31, 10.5s/it]Killed\n", "want of the host's memory"},
+    {"TERM_MEMLIMIT: job killed after reaching LSF memory usage limit.\nExited with exit code 137.\n", "than it had asked for"},
+    {"command terminated with exit code 137.\n", "want of the host's memory"},
+    {"make: *** [Makefile:3: train] Error 137\n", "want of the host's memory"},
+    {"slurmstepd: error: Job 12 exceeded memory limit (8500000 > 8388608), being killed", "--mem=SIZE (--mem-per-cpu, --mem-per-gpu)"},
+    {"earlyoom[9]: sending SIGTERM to process 4411 uid 1000 \"python\": badness 1330, VmRSS 59012 MiB", "want of the host's memory"},
+    {"systemd-oomd[7]: Killed /user.slice due to memory pressure for /user.slice being 63.93% > 50.00% for > 20s", "want of the host's memory"},
+    {"{\"Status\":\"exited\",\"Running\":false,\"OOMKilled\":true,\"ExitCode\":137}", "want of the host's memory"},
+    {"OSError: [Errno 28] No space left on device", "that a disk is full"},
+    {"java.lang.OutOfMemoryError: Java heap space", "the host's memory ran out"},
+    /* A line that ends by itself, as wide as a terminal: nothing of the next is its. */
+    {"time=2025-01-01T00:00:00.000Z level=INFO source=sched.go:731 msg=\"existing models\" gpu=GPU-1 available=\"1.2 GiB\"\nllama_kv_cache_init: failed to "
+     "allocate buffer for kv cache\n",
+     "memory ran out (line 2:"},
+    /* The device's, by other names. */
+    {"llama_model_load: error loading model: vk::Device::allocateMemory: ErrorOutOfDeviceMemory", "the device's memory ran out"},
+    {"pyopencl._cl.MemoryError: clEnqueueNDRangeKernel failed: MEM_OBJECT_ALLOCATION_FAILURE", "the device's memory ran out"},
+    {"ValueError:  ## Insufficient space in device allocation", "the device's memory ran out"},
+    {"InternalError: Failed copying input tensor from CPU:0 to GPU:0 in order to run _EagerConst: Dst tensor is not initialized.", "nvidia-smi"},
+    {"RuntimeError: Unable to find a valid cuDNN algorithm to run convolution", "torch.backends.cudnn.benchmark=False"},
+    {"RuntimeError: cusolver error: CUSOLVER_STATUS_INTERNAL_ERROR, when calling `cusolverDnCreate(handle)`", "CUSOLVER could not begin or go on"},
+    {"RuntimeError: Invalid buffer size: 24.00 GiB", "larger than Metal gives a buffer"},
+    {"RESOURCE_EXHAUSTED: Underlying backend ran out of memory trying to instantiate command buffer with 900 nodes (total of 12 alive graphs in the process).",
+     "XLA_FLAGS=--xla_gpu_enable_command_buffer="},
+    {"ValueError: Too large swap space. 32.00 GiB out of the 31.26 GiB total CPU memory is allocated for the swap space.", "a smaller --swap-space"},
+    {"AssertionError: Error in memory profiling. Initial free memory 21.1 GiB, current free memory 23.0 GiB.", "Memory did not run out"},
+    {"RuntimeError: The memory capacity is unbalanced. Some GPUs may be occupied by other processes. min_per_gpu_memory=22.1, local_gpu_memory=45.2",
+     "not that memory ran out"},
+    {"RuntimeError: Executor creation failed due to insufficient GPU memory.\nThe following component could not be created: KV cache\n",
+     "free_gpu_memory_fraction of"},
+    {"ValueError: The current `device_map` had weights offloaded to the disk. Please provide an `offload_folder` for them.", "both are too small for it"},
     {"Segmentation fault (core dumped)", "no sign of memory that ran out"},
     {"Graph name G needs to allocate [ 11852.6 MiB ] device memory.", "names amounts of memory, in words that no reader here knows ('Graph name G"},
     {"slurmstepd: error: Detected 1 oom_kill event in StepId=1.0. Some of the step tasks have been OOM Killed.", "want of the host's memory"},
@@ -1291,6 +1426,8 @@ int main(void)
     tcase_add_test(tcase, times);
     tcase_add_loop_test(tcase, xla, 0, G_N_ELEMENTS(of_xla));
     tcase_add_loop_test(tcase, tensorflow, 0, G_N_ELEMENTS(of_tensorflow));
+    tcase_add_test(tcase, copied_from_a_page);
+    tcase_add_loop_test(tcase, arrays, 0, G_N_ELEMENTS(of_arrays));
     tcase_add_test(tcase, refused_beside_a_cache);
     tcase_add_test(tcase, refused_beside_figures);
     tcase_add_test(tcase, refused_to_graphs);

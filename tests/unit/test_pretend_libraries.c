@@ -603,12 +603,21 @@ START_TEST(collectives)
         ck_assert_int_eq(all[3], rank + 1);
         ck_assert_int_eq(reduce_scatter(a, b, 1, 2, 0, ranked, NULL) + copy(all, b, sizeof *own, 2), 0);
         ck_assert_int_eq(all[0], 4 * (rank + 1));
+        /* What all ranks gather the host reads piece by piece (DDP's first check), and whole. */
+        ck_assert_int_eq(all_gather(a, b, 4, 2, ranked, NULL) + copy(all, b, sizeof own, 2), 0);
+        ck_assert_int_eq(all[0] + all[3], 5);
+        ck_assert_int_eq(copy(all, (uint8_t *)b + sizeof own, sizeof own, 2), 0);
+        ck_assert_int_eq(all[0] + all[3], 5);
+        ck_assert_int_eq(copy(all, b, sizeof all, 2), 0);
+        ck_assert_int_eq(all[0] + all[15], 5);
         ck_assert_int_eq(release(a) + release(b) + end_communicator(ranked), 0);
     }
     g_autofree char *lines = written("collective", "4");
     ck_assert_str_eq(lines, "0 0 \"all-gather\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n0 0 \"all-to-all\" 16 4 1\n0 0 \"broadcast\" 8 4 1\n"
-                            "0 0 \"all-to-all\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n0 0 \"all-to-all\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n"
-                            "0 0 \"all-to-all\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n0 0 \"all-to-all\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n");
+                            "0 0 \"all-to-all\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n0 0 \"all-gather\" 16 4 1\n"
+                            "0 0 \"all-to-all\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n0 0 \"all-gather\" 16 4 1\n"
+                            "0 0 \"all-to-all\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n0 0 \"all-gather\" 16 4 1\n"
+                            "0 0 \"all-to-all\" 16 4 1\n0 0 \"reduce-scatter\" 16 4 1\n0 0 \"all-gather\" 16 4 1\n");
     unload();
 }
 END_TEST

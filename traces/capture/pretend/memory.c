@@ -543,14 +543,22 @@ static bool fill(const void *address, size_t bytes)
     return true;
 }
 
-/* Whether @bytes at @address are what the host copied there: a copy as a whole, or a piece from its middle. The first piece of a longer copy may as well be a
- * result, at an address that was handed out again. */
+/* Whether @bytes at @address are all in what the host copied there, in one copy or several side by side. */
+static bool is_covered(uint64_t address, size_t bytes)
+{
+    uint64_t reached = address;
+    for (size_t at = filled_position(address); at < n_filled && filled[at].address <= reached && reached < address + bytes; at++)
+        reached = filled[at].address + filled[at].bytes;
+    return reached >= address + bytes;
+}
+
+/* Whether @bytes at @address are what the host copied there: copies as a whole, or a piece from the middle of one. The first piece of a longer copy may as well
+ * be a result, at an address that was handed out again. */
 static bool is_filled(const void *address, size_t bytes)
 {
     size_t at = filled_position((uint64_t)address);
-    if (at == n_filled || filled[at].address > (uint64_t)address || filled[at].address + filled[at].bytes < (uint64_t)address + bytes)
-        return false;
-    return filled[at].address < (uint64_t)address || filled[at].bytes == bytes;
+    bool first = at < n_filled && filled[at].address == (uint64_t)address && filled[at].bytes > bytes;
+    return bytes > 0 && !first && is_covered((uint64_t)address, bytes);
 }
 
 /* The device writes zeros. */
@@ -693,8 +701,7 @@ PRETEND_EXPORT void pretend_doubt(int how)
 PRETEND_EXPORT int pretend_known(const void *address, size_t bytes)
 {
     pretend_lock();
-    size_t at = filled_position((uint64_t)address);
-    bool known = at < n_filled && filled[at].address <= (uint64_t)address && filled[at].address + filled[at].bytes >= (uint64_t)address + bytes;
+    bool known = is_covered((uint64_t)address, bytes);
     pretend_unlock();
     return known;
 }

@@ -523,14 +523,12 @@ static void tell(const void *from, uint64_t read, const void *to, uint64_t writt
     pretend_use(PRETEND_WRITES, to, written);
 }
 
-/* @n pieces of @bytes that lie side by side from @to on, each as the one at @from, of @whole (pretend_carry_piece()): the array that they make up is known. */
+/* @n pieces of @bytes that lie side by side from @to on, each as the one at @from, of @whole (pretend_carry_piece()): so is the array that they make up. */
 static void carry_to_all(void *to, const void *from, size_t bytes, int n, const void *whole, size_t whole_bytes)
 {
     bool known = bytes * (size_t)n <= PRETEND_COPIED_BYTES;
     for (int i = 0; i < n && known; i++)
         known = pretend_carry_piece((uint8_t *)to + (size_t)i * bytes, from, bytes, whole, whole_bytes);
-    if (known)
-        pretend_fill(to, bytes * (size_t)n);
 }
 
 /* What @n ranks with the same operands make of a piece of @whole: only a sum differs. */
@@ -789,19 +787,13 @@ static void carry_messages(const Message *messages, size_t n, const Message *hea
         lowest = !lowest || m->memory < lowest->memory ? m : lowest;
         sent += m->bytes;
     }
-    const Message *first = NULL;
     bool known = own && sent <= PRETEND_COPIED_BYTES;
-    size_t received = 0;
     for (size_t i = 0; known && i < n; i++) {
         const Message *m = &messages[i];
         if (m->sends || !same(m, head))
             continue;
         known = m->bytes == own->bytes && pretend_carry_piece((void *)(uintptr_t)m->memory, own->memory, own->bytes, lowest->memory, sent);
-        first = !first || m->memory < first->memory ? m : first;
-        received += m->bytes;
     }
-    if (known && first && received == sent) /* they lie side by side, as what is sent does */
-        pretend_fill(first->memory, received);
 }
 
 /* All messages from @first on that are one launch with it: sent and received at once, and over when all are. */
