@@ -339,6 +339,9 @@ EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, Ech
     return trace;
 }
 
+/* Numbers that a program looks at, a loss say, are no time lost. */
+#define PAGEABLE_WORTH_TELLING ((EchBytes)256 << 10)
+
 /* Copies from and to pageable memory pass through the driver's staging buffer and wait for the host, and for the kernel where pages are new. */
 static void remark_pageable(const EchTrace *trace, const EchMemory *pageable, EchDiag *diag)
 {
@@ -355,7 +358,7 @@ static void remark_pageable(const EchTrace *trace, const EchMemory *pageable, Ec
             untouched = ech_bytes_add(untouched, op->bytes);
     }
     g_autofree char *size = ech_format_bytes(bytes), *new_size = ech_format_bytes(untouched);
-    if (copies)
+    if (bytes >= PAGEABLE_WORTH_TELLING)
         ech_diag_remark(diag,
                         "%" G_GUINT64_FORMAT
                         " cop%s of %s in all %s from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth",

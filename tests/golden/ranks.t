@@ -23,9 +23,6 @@ rank1.pretend and 1 more: 2 ranks on h100-sxm
     rank 0 for 1         5.80 ms  4 times, most at permute: runs kernels 99 %
     rank 1 for 0         4.78 ms  1 time, all at recv: runs kernels 99 %
     Rank 1 is waited for longest, 5.80 ms by all together; its kernels take 20.4 ms, those of the others 19.6 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 233 us against none.
-
-  Remarks
-    ranks 0, 1: 1 copy of 4 B in all is from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=1GiB | head -n 8
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
@@ -118,8 +115,8 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8
+
   Remarks
-    ranks 0, 1: 1 copy of 4 B in all is from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
     rank 0: remat: 45 arrays (4.50 GiB) made again instead of kept: 45 kernels run again, 15.8 ms by their own times
     rank 0: remat: 15 kernels that made only what is not kept are gone
     rank 0: remat: 3 arrays (288 MiB) kept: sent by another rank, once
