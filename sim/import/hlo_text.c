@@ -127,7 +127,11 @@ static bool fail(const Reader *r, const char *at, GError **error, const char *fo
     va_start(args, format);
     g_autofree char *message = g_strdup_vprintf(format, args);
     va_end(args);
-    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu:%zu: %s", r->where, shown, (size_t)(at - start) + 1, message);
+    /* What XLA writes ends with a newline: where it stops within a line, or a computation, somebody cut it. */
+    const char *rest = at < r->end ? memchr(at, '\n', (size_t)(r->end - at)) : NULL;
+    bool cut = !rest;
+    g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu:%zu: %s%s", r->where, shown, (size_t)(at - start) + 1, message,
+                cut ? "; the text ends here, and looks cut off" : "");
     return false;
 }
 

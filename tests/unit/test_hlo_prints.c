@@ -149,7 +149,7 @@ START_TEST(refused)
         {plain, "%double (p: f32[256]) -> f32[256] {", "(p: f32[256]) -> f32[256] {", "m.txt:14:", "is_in_nested_computation=False"},
         {nested, "tuple(s32[] tmp_4, f32[256]{0:T(256)} tmp_5)", "tuple(s32[], f32[256]{0:T(256)})", "m.txt:31:", "without a name"},
         {nested, "negate(", "negate", "m.txt:40:", "not defined"},
-        {nested, "  }\n  }\n}\n", "", "m.txt:", "without its '}'"},
+        {nested, "  }\n  }\n}\n", "", "m.txt:", "without its '}'; the text ends here, and looks cut off"},
         {plain, "%a (u: f32[256])", "%b (u: f32[256])", "m.txt:29:", "a second computation 'b'"},
         {plain, "%b (v: f32[256])", "ENTRY %b (v: f32[256])", "m.txt:34:", "a second ENTRY"},
     };
@@ -159,6 +159,23 @@ START_TEST(refused)
     g_autoptr(EchProgram) program = module_of(text, diag, &error);
     ck_assert_ptr_null(program);
     ck_assert_msg(g_str_has_prefix(error->message, cases[_i].place) && strstr(error->message, cases[_i].says), "%s", error->message);
+    ck_assert_int_eq(strstr(error->message, "cut off") != NULL, strstr(cases[_i].says, "cut off") != NULL);
+}
+END_TEST
+
+/* Half of a text, as an interrupted copy leaves it: within a line. */
+START_TEST(said_to_be_cut)
+{
+    size_t n = strlen(plain);
+    for (size_t i = n / 3; i < n; i += 7) {
+        if (plain[i - 1] == '\n')
+            continue;
+        g_autofree char *text = g_strndup(plain, i);
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchProgram) program = module_of(text, diag, &error);
+        ck_assert_msg(program || strstr(error->message, "cut off"), "after %zu bytes: %s", i, error ? error->message : "");
+    }
 }
 END_TEST
 
@@ -244,6 +261,7 @@ int main(void)
     tcase_add_test(tests, nested_computations);
     tcase_add_test(tests, indented);
     tcase_add_loop_test(tests, refused, 0, 10);
+    tcase_add_test(tests, said_to_be_cut);
     tcase_add_loop_test(tests, modules_in_one_file, 0, 6);
     tcase_add_loop_test(tests, buffers_are_their_arrays, 0, 2);
     tcase_add_test(tests, buffers_in_buffers);
