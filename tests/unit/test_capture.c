@@ -323,16 +323,22 @@ START_TEST(damage_is_refused)
 }
 END_TEST
 
+static EchImport *imported(const char *text)
+{
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "t");
+    EchImportOptions options = {0};
+    g_autoptr(GError) error = NULL;
+    EchImport *import = ech_import_source(source, NULL, &options, &error);
+    ck_assert_ok(import != NULL, error);
+    return import;
+}
+
 /* Variables of a program's modules, which nobody asked for by a call. */
 START_TEST(static_variables_are_told)
 {
     static const char text[] = "echelon-capture 1\nclock 1 1\nalloc 10 0 0 0 4096 256 3 0\nalloc 11 0 0 0 8192 4 6 0\nalloc 12 0 0 0 8448 8 7 0\n"
                                "kernel 20 30 0 7 1 1 1 1 32 1 1 \"k\"\nend\n";
-    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "t");
-    EchImportOptions options = {0};
-    g_autoptr(GError) error = NULL;
-    g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
-    ck_assert_ok(import != NULL, error);
+    g_autoptr(EchImport) import = imported(text);
     static const char *const names[] = {"device", "static variables", "managed static variables"};
     ck_assert_uint_eq(ech_trace_n_buffers(import->trace), G_N_ELEMENTS(names));
     for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
@@ -356,11 +362,7 @@ START_TEST(ranges_of_xla)
     for (size_t i = 0; i < G_N_ELEMENTS(ranges); i++)
         g_string_append_printf(text, "mark %zu %zu 2 \"%s\"\nmark %zu %zu 4 \"\"\n", 10 + 2 * i, i, ranges[i].text, 11 + 2 * i, i);
     g_string_append(text, "kernel 50 60 0 7 1 1 1 1 32 1 1 \"k\"\nend\n");
-    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text->str, text->len, "t");
-    EchImportOptions options = {0};
-    g_autoptr(GError) error = NULL;
-    g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
-    ck_assert_ok(import != NULL, error);
+    g_autoptr(EchImport) import = imported(text->str);
     size_t n = 0;
     for (size_t i = 0; i < ech_trace_n_ops(import->trace); i++) {
         const EchOp *op = &ech_trace_ops(import->trace)[i];
