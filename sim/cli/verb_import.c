@@ -46,8 +46,9 @@ static int import_device(const char *path, const char *text, gsize n, const char
 static int import_program(const char *path, const char *name, const char *out)
 {
     GError *error = NULL;
-    g_autofree char *whole = NULL;
-    g_autoptr(EchSource) source = ech_source_open(path, &error);
+    unsigned like;
+    g_autofree char *whole = NULL, *file = ech_import_file_in(path, &like, &error);
+    g_autoptr(EchSource) source = file ? ech_source_open(file, &error) : NULL;
     g_autoptr(GBytes) program = source ? ech_xplane_program(source, name, &whole, &error) : NULL;
     if (!program)
         return ech_cli_fail(error);

@@ -994,19 +994,20 @@ static char *file_in_folder(const char *folder, unsigned *ret_like, GError **err
     return g_steal_pointer(&best);
 }
 
+char *ech_import_file_in(const char *path, unsigned *ret_like, GError **error)
+{
+    *ret_like = 0;
+    return g_file_test(path, G_FILE_TEST_IS_DIR) ? file_in_folder(path, ret_like, error) : g_strdup(path);
+}
+
 EchImport *ech_import_file(const char *path, const char *format, const EchImportOptions *options, GError **error)
 {
-    g_autofree char *inside = NULL;
     unsigned like = 0;
-    if (g_file_test(path, G_FILE_TEST_IS_DIR)) {
-        inside = file_in_folder(path, &like, error);
-        if (!inside)
-            return NULL;
-    }
-    g_autoptr(EchSource) source = ech_source_open(inside ? inside : path, error);
+    g_autofree char *file = ech_import_file_in(path, &like, error);
+    g_autoptr(EchSource) source = file ? ech_source_open(file, error) : NULL;
     EchImport *import = source ? ech_import_source(source, format, options, error) : NULL;
     if (import && like > 1) {
-        g_autofree char *name = g_path_get_basename(inside);
+        g_autofree char *name = g_path_get_basename(file);
         ech_diag_remark(import->diag, "of %u such files in the folder the largest is taken, %s; ranks of one program are given one by one, to run together",
                         like, name);
     }
