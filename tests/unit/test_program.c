@@ -893,6 +893,25 @@ START_TEST(asynchronous_computations_take_a_branch)
 }
 END_TEST
 
+/* Ragged products as JAX hands them over: every row is multiplied once, whether its group tells which matrix, or which result it is summed into. */
+START_TEST(ragged_products_multiply_each_row_once)
+{
+    static const char text[] = "HloModule ragged\n\n"
+                               "ENTRY %main (x: bf16[64,16], w: bf16[8,16,32], n: s32[8]) -> bf16[8,16,32] {\n"
+                               "  %x = bf16[64,16]{1,0} parameter(0)\n"
+                               "  %w = bf16[8,16,32]{2,1,0} parameter(1)\n"
+                               "  %n = s32[8]{0} parameter(2)\n"
+                               "  %y = bf16[64,32]{1,0} ragged-dot(%x, %w, %n), lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, "
+                               "rhs_group_dims={0}\n"
+                               "  ROOT %g = bf16[8,16,32]{2,1,0} ragged-dot(%x, %y, %n), lhs_contracting_dims={0}, rhs_contracting_dims={0}, "
+                               "lhs_ragged_dims={0}\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v5e");
+    g_autoptr(EchTrace) trace = lower(program);
+    ck_assert_uint_eq(work_of(trace, ECH_WORK_MATRIX), 2 * (2 * 64 * 16 * 32));
+}
+END_TEST
+
 /* What another device sends comes in beside what goes out, all of its bytes. */
 START_TEST(messages_between_devices_come_and_go)
 {
@@ -1737,6 +1756,7 @@ int main(void)
     tcase_add_test(small, asynchronous_computations_do_their_work);
     tcase_add_test(small, asynchronous_loops_do_all_their_trips);
     tcase_add_test(small, asynchronous_computations_take_a_branch);
+    tcase_add_test(small, ragged_products_multiply_each_row_once);
     tcase_add_test(small, messages_between_devices_come_and_go);
     tcase_add_loop_test(small, fusions_in_their_operands_place, 0, G_N_ELEMENTS(fused));
     tcase_add_test(small, fetched_operands_hand_their_place_on);
