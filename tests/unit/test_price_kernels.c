@@ -776,44 +776,51 @@ START_TEST(window_costs)
 }
 END_TEST
 
-/* What libtpu prints for copies that turn lanes to rows on v5p, which one of its two cores does alone; for an array cut in three, narrowed on its way once; and
- * for a product beside which a collective's arrays, larger than its own result, are handed on. */
+/* What libtpu prints for copies that turn lanes to rows on v5p, half of them on each of its two cores, with its windows and with ours; for an array cut in
+ * three, narrowed on its way once; and for a product beside which a collective's arrays, larger than its own result, are handed on. */
 START_TEST(several_results_cost)
 {
     static const struct {
         const char *name, *device;
         double clock, cycles, within;
-    } cases[] = {{"turned", "tpu-v5p", 1.75, 62888, 0.001}, {"thirds", "tpu-v5e", 1.5, 26874, 0.06}, {"beside", "tpu-v5e", 1.5, 12636, 0.01}};
-    g_autoptr(EchProgram) program = ech_test_program(
-        "HloModule several, is_scheduled=true\n\n"
-        "%cut (p: bf16[4,512,1536]) -> (bf16[4,512,512], bf16[4,512,512], bf16[4,512,512]) {\n"
-        "  %p = bf16[4,512,1536]{2,1,0:T(8,128)(2,1)S(1)} parameter(0)\n"
-        "  %a = bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)} slice(%p), slice={[0:4], [0:512], [0:512]}\n"
-        "  %b = bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)} slice(%p), slice={[0:4], [0:512], [512:1024]}\n"
-        "  %c = bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)} slice(%p), slice={[0:4], [0:512], [1024:1536]}\n"
-        "  ROOT %t = (bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, "
-        "bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}) tuple(%a, %b, %c)\n}\n\n"
-        "%product (x: bf16[2,128,1024], w: bf16[2048,1024,1], g: bf16[1024,2048]) -> (bf16[2,128,2048], bf16[1024,2048]) {\n"
-        "  %x = bf16[2,128,1024]{2,1,0:T(8,128)(2,1)S(1)} parameter(0)\n  %w = bf16[2048,1024,1]{1,0,2:T(8,128)(2,1)S(1)} parameter(1)\n"
-        "  %g = bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)} parameter(2)\n"
-        "  %y = bf16[2,128,2048]{2,1,0:T(8,128)(2,1)S(1)} convolution(%x, %w), window={size=1}, dim_labels=0bf_oi0->0bf\n"
-        "  ROOT %u = (bf16[2,128,2048]{2,1,0:T(8,128)(2,1)S(1)}, bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)}) tuple(%y, %g)\n}\n\n"
-        "ENTRY %main (q: f32[1792,3072], r: bf16[4,512,1536], s: bf16[2,128,1024], v: bf16[2048,1024,1], o: bf16[1024,2048]) -> f32[1792,3072] {\n"
-        "  %q = f32[1792,3072]{1,0:T(8,128)} parameter(0)\n  %r = bf16[4,512,1536]{2,1,0:T(8,128)(2,1)S(1)} parameter(1)\n"
-        "  %s = bf16[2,128,1024]{2,1,0:T(8,128)(2,1)S(1)} parameter(2)\n  %v = bf16[2048,1024,1]{1,0,2:T(8,128)(2,1)S(1)} parameter(3)\n"
-        "  %o = bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)} parameter(4)\n"
-        "  %thirds = (bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, "
-        "bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}) fusion(%r), kind=kLoop, calls=%cut, "
-        "backend_config={\"window_config\":{\"output_window_bounds\":[\"2\",\"64\",\"4\"],\"iteration_bounds\":[\"2\",\"1\",\"1\"],"
-        "\"buffering_level\":\"2\"}}\n"
-        "  %beside = (bf16[2,128,2048]{2,1,0:T(8,128)(2,1)S(1)}, bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)}) fusion(%s, %v, %o), kind=kOutput, "
-        "calls=%product, backend_config={\"window_config\":{\"kernel_window_bounds\":[\"1\",\"128\",\"8\"],"
-        "\"output_window_bounds\":[\"2\",\"16\",\"8\"],\"input_window_bounds\":[\"2\",\"16\",\"8\"],"
-        "\"iteration_bounds\":[\"2\",\"1\",\"1\",\"1\",\"1\"],\"buffering_level\":\"2\"}}\n"
-        "  ROOT %turned = f32[1792,3072]{0,1:T(8,128)} copy(%q), backend_config={\"window_config\":{\"output_window_bounds\":[\"192\",\"2\"],"
-        "\"input_window_bounds\":[\"32\",\"12\"],\"iteration_bounds\":[\"1\",\"7\"],\"buffering_level\":\"0\"}}\n}\n",
-        "tpu-v5e");
-    check_cycles(program, cases[_i].name, cases[_i].device, cases[_i].clock, false, cases[_i].cycles, cases[_i].within);
+        bool own_tiles;
+    } cases[] = {{"turned", "tpu-v5p", 1.75, 62888, 0.001, false},
+                 {"turned", "tpu-v5p", 1.75, 62888, 0.001, true},
+                 {"table", "tpu-v5p", 1.75, 114881, 0.04, true},
+                 {"thirds", "tpu-v5e", 1.5, 26874, 0.06, false},
+                 {"beside", "tpu-v5e", 1.5, 12636, 0.01, false}};
+    g_autoptr(EchProgram) program =
+        ech_test_program("HloModule several, is_scheduled=true\n\n"
+                         "%cut (p: bf16[4,512,1536]) -> (bf16[4,512,512], bf16[4,512,512], bf16[4,512,512]) {\n"
+                         "  %p = bf16[4,512,1536]{2,1,0:T(8,128)(2,1)S(1)} parameter(0)\n"
+                         "  %a = bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)} slice(%p), slice={[0:4], [0:512], [0:512]}\n"
+                         "  %b = bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)} slice(%p), slice={[0:4], [0:512], [512:1024]}\n"
+                         "  %c = bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)} slice(%p), slice={[0:4], [0:512], [1024:1536]}\n"
+                         "  ROOT %t = (bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, "
+                         "bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}) tuple(%a, %b, %c)\n}\n\n"
+                         "%product (x: bf16[2,128,1024], w: bf16[2048,1024,1], g: bf16[1024,2048]) -> (bf16[2,128,2048], bf16[1024,2048]) {\n"
+                         "  %x = bf16[2,128,1024]{2,1,0:T(8,128)(2,1)S(1)} parameter(0)\n  %w = bf16[2048,1024,1]{1,0,2:T(8,128)(2,1)S(1)} parameter(1)\n"
+                         "  %g = bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)} parameter(2)\n"
+                         "  %y = bf16[2,128,2048]{2,1,0:T(8,128)(2,1)S(1)} convolution(%x, %w), window={size=1}, dim_labels=0bf_oi0->0bf\n"
+                         "  ROOT %u = (bf16[2,128,2048]{2,1,0:T(8,128)(2,1)S(1)}, bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)}) tuple(%y, %g)\n}\n\n"
+                         "ENTRY %main (q: f32[1792,3072], r: bf16[4,512,1536], s: bf16[2,128,1024], v: bf16[2048,1024,1], o: bf16[1024,2048], z: "
+                         "f32[100000,64]) -> f32[1792,3072] {\n"
+                         "  %q = f32[1792,3072]{1,0:T(8,128)} parameter(0)\n  %r = bf16[4,512,1536]{2,1,0:T(8,128)(2,1)S(1)} parameter(1)\n"
+                         "  %z = f32[100000,64]{0,1:T(8,128)} parameter(5)\n  %table = f32[100000,64]{1,0:T(8,128)} copy(%z)\n"
+                         "  %s = bf16[2,128,1024]{2,1,0:T(8,128)(2,1)S(1)} parameter(2)\n  %v = bf16[2048,1024,1]{1,0,2:T(8,128)(2,1)S(1)} parameter(3)\n"
+                         "  %o = bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)} parameter(4)\n"
+                         "  %thirds = (bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, "
+                         "bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}) fusion(%r), kind=kLoop, calls=%cut, "
+                         "backend_config={\"window_config\":{\"output_window_bounds\":[\"2\",\"64\",\"4\"],\"iteration_bounds\":[\"2\",\"1\",\"1\"],"
+                         "\"buffering_level\":\"2\"}}\n"
+                         "  %beside = (bf16[2,128,2048]{2,1,0:T(8,128)(2,1)S(1)}, bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)}) fusion(%s, %v, %o), kind=kOutput, "
+                         "calls=%product, backend_config={\"window_config\":{\"kernel_window_bounds\":[\"1\",\"128\",\"8\"],"
+                         "\"output_window_bounds\":[\"2\",\"16\",\"8\"],\"input_window_bounds\":[\"2\",\"16\",\"8\"],"
+                         "\"iteration_bounds\":[\"2\",\"1\",\"1\",\"1\",\"1\"],\"buffering_level\":\"2\"}}\n"
+                         "  ROOT %turned = f32[1792,3072]{0,1:T(8,128)} copy(%q), backend_config={\"window_config\":{\"output_window_bounds\":[\"192\",\"2\"],"
+                         "\"input_window_bounds\":[\"32\",\"12\"],\"iteration_bounds\":[\"1\",\"7\"],\"buffering_level\":\"0\"}}\n}\n",
+                         "tpu-v5e");
+    check_cycles(program, cases[_i].name, cases[_i].device, cases[_i].clock, cases[_i].own_tiles, cases[_i].cycles, cases[_i].within);
 }
 END_TEST
 
@@ -1221,7 +1228,7 @@ int main(void)
     tcase_add_loop_test(tests, cut_costs, 0, 4);
     tcase_add_loop_test(tests, small_costs, 0, 3);
     tcase_add_loop_test(tests, window_costs, 0, 10);
-    tcase_add_loop_test(tests, several_results_cost, 0, 3);
+    tcase_add_loop_test(tests, several_results_cost, 0, 5);
     tcase_add_test(tests, other_tiles_cost);
     tcase_add_loop_test(tests, gradients_cost, 0, 5);
     tcase_add_loop_test(tests, filters_cost, 0, 6);
