@@ -893,6 +893,34 @@ START_TEST(asynchronous_computations_take_a_branch)
 }
 END_TEST
 
+/* Operations of XLA's of 2026: the upper half of a product, which JAX 0.12's random numbers count by, sums along a dimension, elements in another order. */
+START_TEST(late_operations_are_known)
+{
+    static const char text[] = "HloModule late, is_scheduled=true\n\n"
+                               "%sum (s: u32[], t: u32[]) -> u32[] {\n"
+                               "  %s = u32[] parameter(0)\n"
+                               "  %t = u32[] parameter(1)\n"
+                               "  ROOT %u = u32[] add(%s, %t)\n"
+                               "}\n\n"
+                               "%high (a: u32[1024]) -> u32[1024] {\n"
+                               "  %a = u32[1024]{0} parameter(0)\n"
+                               "  ROOT %h = u32[1024]{0} mulhi(%a, %a)\n"
+                               "}\n\n"
+                               "ENTRY %main (p: u32[1024]) -> u32[1024] {\n"
+                               "  %p = u32[1024]{0} parameter(0)\n"
+                               "  %f = u32[1024]{0} fusion(%p), kind=kLoop, calls=%high\n"
+                               "  %c = u32[1024]{0} scan(%f), dimensions={0}, to_apply=%sum\n"
+                               "  ROOT %r = u32[1024]{0} shuffle(%c)\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v5e");
+    static const char *const names[] = {"h", "c", "r"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+        ck_assert_uint_ne(program->instructions[ech_test_instruction(program, names[i])].opcode, ECH_HLO_UNKNOWN);
+    g_autoptr(EchTrace) trace = lower(program);
+    ck_assert_uint_eq(work_of(trace, ECH_WORK_VECTOR), 2 * 1024);
+}
+END_TEST
+
 /* Ragged products as JAX hands them over: every row is multiplied once, whether its group tells which matrix, or which result it is summed into. */
 START_TEST(ragged_products_multiply_each_row_once)
 {
@@ -1757,6 +1785,7 @@ int main(void)
     tcase_add_test(small, asynchronous_loops_do_all_their_trips);
     tcase_add_test(small, asynchronous_computations_take_a_branch);
     tcase_add_test(small, ragged_products_multiply_each_row_once);
+    tcase_add_test(small, late_operations_are_known);
     tcase_add_test(small, messages_between_devices_come_and_go);
     tcase_add_loop_test(small, fusions_in_their_operands_place, 0, G_N_ELEMENTS(fused));
     tcase_add_test(small, fetched_operands_hand_their_place_on);
