@@ -1039,6 +1039,35 @@ START_TEST(unscheduled_programs_get_an_order)
 }
 END_TEST
 
+/* A module that is still one for all devices says so, in both spellings of shardings and around what is written for one device. */
+START_TEST(whole_modules_say_so)
+{
+    static const char *const shardings[] = {"{devices=[2,1,2]<=[4] last_tile_dim_replicate}", "{mesh['x'=2,'y'=2], [{'y'}, {}]}",
+                                            "{mesh['x'=4], [{'x':(1)2}, {}]}", "{mesh['x'=4], [{}, {}]}"};
+    static const char *const bodies[] = {"  ROOT %n = f32[64,1024]{1,0} negate(%p)\n}\n",
+                                         "  %l = f32[32,1024]{1,0} custom-call(%p), custom_call_target=\"xla.sdy.GlobalToLocalShape\"\n"
+                                         "  %s = f32[32,1024]{1,0} all-reduce(%l), replica_groups={}, to_apply=%sum\n"
+                                         "  ROOT %g = f32[64,1024]{1,0} custom-call(%s), custom_call_target=\"xla.sdy.LocalToGlobalShape\"\n}\n"};
+    static const char sum[] =
+        "%sum (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %c = f32[] add(%a, %b)\n}\n\n";
+    const char *expected = "(256 KiB of arguments, of which each device holds 128 KiB)";
+    for (size_t body = 0; body < G_N_ELEMENTS(bodies); body++)
+        for (size_t k = 0; k < G_N_ELEMENTS(shardings); k++) {
+            g_autofree char *text = g_strdup_printf("HloModule whole, num_partitions=4\n\n%sENTRY %%main (p: f32[64,1024]) -> f32[64,1024] {\n"
+                                                    "  %%p = f32[64,1024]{1,0} parameter(0), sharding=%s\n%s",
+                                                    sum, shardings[k], bodies[body]);
+            g_autoptr(EchDiag) diag = ech_diag_new();
+            g_autoptr(EchProgram) whole = ech_test_program(text, "tpu-v5e");
+            g_autoptr(EchProgram) prepared = ech_program_prepare(whole, "tpu-v5e", diag, NULL);
+            ck_assert_ptr_nonnull(prepared);
+            bool said = false, split = k < 3;
+            for (const char *const *remark = ech_diag_remarks(diag); *remark; remark++)
+                said |= strstr(*remark, "not partitioned yet") && (!split || strstr(*remark, expected));
+            ck_assert_msg(said == (split || body == 1), "%s, %zu", shardings[k], body);
+        }
+}
+END_TEST
+
 /* A callback's send and recv go over the host's link, not to another chip; so do infeed, outfeed and what is for another slice. */
 START_TEST(callbacks_go_over_the_hosts_link)
 {
@@ -1786,6 +1815,7 @@ int main(void)
     tcase_add_test(small, asynchronous_computations_take_a_branch);
     tcase_add_test(small, ragged_products_multiply_each_row_once);
     tcase_add_test(small, late_operations_are_known);
+    tcase_add_test(small, whole_modules_say_so);
     tcase_add_test(small, messages_between_devices_come_and_go);
     tcase_add_loop_test(small, fusions_in_their_operands_place, 0, G_N_ELEMENTS(fused));
     tcase_add_test(small, fetched_operands_hand_their_place_on);
