@@ -690,6 +690,7 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
     if (is_whole(program))
         remark_whole(program, diag);
     if (tpu) {
+        ech_graph_expand_transforms(g);
         ech_graph_reduce_products(g);
         ech_graph_mask_updates(g);
         ech_graph_sink_constants(g);

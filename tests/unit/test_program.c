@@ -1039,6 +1039,30 @@ START_TEST(unscheduled_programs_get_an_order)
 }
 END_TEST
 
+/* A TPU's compiler makes products of Fourier transforms, three real ones for a complex one: of 8,192 points by matrices of 64 and 128, of a few by one. */
+START_TEST(transforms_become_products)
+{
+    static const struct {
+        const char *in, *out, *type;
+        uint64_t points, work;
+    } cases[] = {{"c64[32,8192]", "c64[32,8192]", "FFT", 8192, UINT64_C(3) * 2 * 32 * 8192 * (64 + 128)},
+                 {"f32[4,8,8192]", "c64[4,8,4097]", "RFFT", 8192, UINT64_C(3) * 2 * 32 * 8192 * (64 + 128)},
+                 {"c64[4097]", "f32[8192]", "IRFFT", 8192, UINT64_C(2) * 8192 * (3 * 64 + 2 * 128)},
+                 {"c64[1024,100]", "c64[1024,100]", "IFFT", 100, UINT64_C(3) * 2 * 1024 * 100 * 100},
+                 {"f32[1024,128]", "c64[1024,65]", "RFFT", 128, UINT64_C(2) * 2 * 1024 * 65 * 128},
+                 {"c64[1024,65]", "f32[1024,128]", "IRFFT", 128, UINT64_C(2) * 2 * 1024 * 65 * 128}};
+    g_autofree char *text = g_strdup_printf("HloModule transform\n\nENTRY %%main (p: %s) -> %s {\n  %%p = %s parameter(0)\n"
+                                            "  ROOT %%f = %s fft(%%p), fft_type=%s, fft_length={%" G_GUINT64_FORMAT "}\n}\n",
+                                            cases[_i].in, cases[_i].out, cases[_i].in, cases[_i].out, cases[_i].type, cases[_i].points);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) given = ech_test_program(text, "tpu-v5e");
+    g_autoptr(EchProgram) prepared = ech_program_prepare(given, "tpu-v5e", diag, NULL);
+    ck_assert_ptr_nonnull(prepared);
+    g_autoptr(EchTrace) trace = lower(prepared);
+    ck_assert_uint_eq(work_of(trace, ECH_WORK_MATRIX), cases[_i].work);
+}
+END_TEST
+
 /* A module that is still one for all devices says so, in both spellings of shardings and around what is written for one device. */
 START_TEST(whole_modules_say_so)
 {
@@ -1816,6 +1840,7 @@ int main(void)
     tcase_add_test(small, ragged_products_multiply_each_row_once);
     tcase_add_test(small, late_operations_are_known);
     tcase_add_test(small, whole_modules_say_so);
+    tcase_add_loop_test(small, transforms_become_products, 0, 6);
     tcase_add_test(small, messages_between_devices_come_and_go);
     tcase_add_loop_test(small, fusions_in_their_operands_place, 0, G_N_ELEMENTS(fused));
     tcase_add_test(small, fetched_operands_hand_their_place_on);
