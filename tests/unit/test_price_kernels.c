@@ -824,6 +824,42 @@ START_TEST(several_results_cost)
 }
 END_TEST
 
+/* Sorts are networks of comparisons: the bundles of libtpu 0.0.52's final schedules, their loops as often as they run, at the chip's clock, besides what a copy
+ * of the arrays takes. The compiler itself counts nothing. */
+START_TEST(sorts_compare)
+{
+    static const struct {
+        const char *shape, *device;
+        unsigned along, arrays;
+        double ghz, bundles, within;
+    } cases[] = {
+        {"f32[65536]{0:T(1024)}", "tpu-v5e", 0, 1, 1.5, 38970, 0.1},       {"f32[4096]{0:T(1024)}", "tpu-v5e", 0, 1, 1.5, 2843, 0.2},
+        {"s32[4096]{0:T(1024)}", "tpu-v5e", 0, 2, 1.5, 3971, 0.15},        {"f32[5000]{0:T(1024)}", "tpu-v5e", 0, 1, 1.5, 5442, 0.1},
+        {"f32[64,1024]{1,0:T(8,128)}", "tpu-v5e", 1, 1, 1.5, 16400, 0.1},  {"f32[64,2000]{1,0:T(8,128)}", "tpu-v5e", 1, 1, 1.5, 39500, 0.1},
+        {"s32[64,1024]{1,0:T(8,128)}", "tpu-v5e", 1, 2, 1.5, 29650, 0.1},  {"f32[1024,256]{1,0:T(8,128)}", "tpu-v5e", 0, 1, 1.5, 49000, 0.1},
+        {"f32[512,128]{1,0:T(8,128)}", "tpu-v5e", 0, 1, 1.5, 10300, 0.15}, {"f32[64,1024]{1,0:T(8,128)}", "tpu-v5p", 1, 1, 1.75, 8253, 0.15},
+        {"f32[4096]{0:T(1024)}", "tpu-v5p", 0, 1, 1.75, 2865, 0.2},        {"f32[64,1024]{1,0:T(8,128)}", "tpu7x", 1, 1, 2.2, 15842, 0.15},
+    };
+    const char *shape = cases[_i].shape, *beside = cases[_i].arrays > 1 ? ", %q" : "";
+    g_autofree char *pair = cases[_i].arrays > 1 ? g_strdup_printf("(%s, %s)", shape, shape) : g_strdup(shape);
+    g_autofree char *text =
+        g_strdup_printf("HloModule sort, is_scheduled=true\n\n"
+                        "%%less (a: f32[], b: f32[], c: f32[], d: f32[]) -> pred[] {\n  %%a = f32[] parameter(0)\n  %%b = f32[] parameter(1)\n"
+                        "  %%c = f32[] parameter(2)\n  %%d = f32[] parameter(3)\n  ROOT %%l = pred[] compare(%%a, %%b), direction=LT\n}\n\n"
+                        "ENTRY %%main (p: f32[1], q: f32[1]) -> f32[1] {\n  %%p = %s parameter(0)\n  %%q = %s parameter(1)\n"
+                        "  %%moved = %s negate(%%p)\n  ROOT %%sorted = %s sort(%%p%s), dimensions={%u}, to_apply=%%less\n}\n",
+                        shape, shape, shape, pair, beside, cases[_i].along);
+    g_autoptr(EchProgram) program = ech_test_program(text, cases[_i].device);
+    EchKernelCost counted = price_in(program, "sorted", cases[_i].device, ECH_KERNEL_COMPILER, true),
+                  real = price_in(program, "sorted", cases[_i].device, ECH_KERNEL_HARDWARE, true);
+    double network = (double)real.busy_compute * cases[_i].ghz * 1e-3;
+    ck_assert_msg(fabs(network / cases[_i].bundles - 1) < cases[_i].within, "%s on %s: %g cycles, the schedule has %g", shape, cases[_i].device, network,
+                  cases[_i].bundles);
+    ck_assert_int_lt(counted.busy_compute, real.busy_compute / 4);
+    ck_assert_int_ge(real.time, real.busy_compute);
+}
+END_TEST
+
 /* What libtpu prints for a slice of an array of bytes, read in tiles of 8 rows where it lies in tiles of 32: it reads the slice, not the array. */
 START_TEST(other_tiles_cost)
 {
@@ -1229,6 +1265,7 @@ int main(void)
     tcase_add_loop_test(tests, small_costs, 0, 3);
     tcase_add_loop_test(tests, window_costs, 0, 10);
     tcase_add_loop_test(tests, several_results_cost, 0, 5);
+    tcase_add_loop_test(tests, sorts_compare, 0, 12);
     tcase_add_test(tests, other_tiles_cost);
     tcase_add_loop_test(tests, gradients_cost, 0, 5);
     tcase_add_loop_test(tests, filters_cost, 0, 6);
