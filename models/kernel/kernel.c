@@ -591,8 +591,14 @@ static double side_total(const EchKernel *kernel, size_t main, EchKernelSide sid
     *ret_moved = ech_layout_element_bits(&kernel->operands[main]) / 8.0 * (own > 0 ? total / own : 1);
     /* What the side is computed from may begin with a scalar or a row that is repeated: the side itself is larger. */
     double elements = (double)c->batch * (double)c->k * (side == ECH_KERNEL_SIDE_LHS ? (double)c->m : (double)c->n * (double)c->taps);
+    bool computed = side == ECH_KERNEL_SIDE_LHS ? c->lhs_computed : c->rhs_computed;
     bool repeated = !c->convolution && (double)ech_layout_elements(&kernel->operands[main]) * 2 < elements;
-    if (repeated || (side == ECH_KERNEL_SIDE_LHS ? c->lhs_computed : c->rhs_computed))
+    if (computed && !c->convolution) /* blocks of it are counted with the padding of what it is */
+        elements = (double)c->batch *
+                   (side == ECH_KERNEL_SIDE_LHS
+                        ? (double)(up(c->m, c->lhs_transposed || c->out_transposed ? 128 : 8) * up(c->k, c->lhs_transposed ? 8 : 128))
+                        : (double)(up(c->n, c->rhs_transposed || c->out_transposed ? 8 : 128) * up(c->k, c->rhs_transposed ? 128 : 8)) * (double)c->taps);
+    if (repeated || computed)
         *ret_moved = total / elements;
     return total;
 }
