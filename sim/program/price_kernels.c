@@ -1137,7 +1137,7 @@ static void survey_padded(const EchProgram *program, EchId instruction, const Ec
 /* Cycles that comparing takes in a sort: a TPU's compiler makes a bitonic network of it, over as many elements as the next power of two, whose every step
  * exchanges all registers of all arrays with partners. Along lanes, and of a vector, a step has a latency of its own for each block of registers. By the
  * bundles of the compiler's final schedules of nine sorts for v5e (libtpu 0.0.52: 4,096 to 65,536 elements, one and two arrays, rows and columns), within 20 %;
- * v6e, v5p and tpu7x, which they were not made from, take 0.7 to 1.05 of it. */
+ * v6e, v5p and tpu7x, which they were not made from, take 0.7 to 1.0 of it. */
 #define SORT_STEP 25.0
 #define SORT_BLOCK 32.0
 #define SORT_LANES 3.9
