@@ -5,7 +5,9 @@
 
 #include <string.h>
 
-enum { WHOLE = 256, SIDE = 128 }; /* points of a transform in one product at most, and of the first of two */
+#define MOST_TRANSFORMS 4096 /* of a program; each becomes some sixty instructions */
+
+enum { WHOLE = 256, SIDE = 128, MOST = 4096 }; /* points of a transform in one product where two could be, of the first of two, and of one where two cannot */
 
 typedef struct {
     EchGraph *g;
@@ -129,7 +131,10 @@ static bool expand(EchGraph *g, EchId id)
     if (!text || ech_program_numbers(text, n, length, 2) != 1 || length[0] < 2 || length[0] > (int64_t)WHOLE * WHOLE || i->n_operands != 1)
         return false;
     EchId input = ech_graph_operand(g, id, 0);
-    const EchLayout in = *ech_graph_layout(g, input), out = *ech_graph_layout(g, id);
+    const EchLayout *from = ech_graph_layout(g, input), *to = ech_graph_layout(g, id);
+    if (!from || !to)
+        return false;
+    const EchLayout in = *from, out = *to;
     if (in.rank == 0 || in.rank != out.rank || in.rank > ECH_LAYOUT_MAX_RANK)
         return false;
     bool complex_in = strcmp(in.dtype, "c64") == 0, complex_out = strcmp(out.dtype, "c64") == 0;
@@ -147,8 +152,12 @@ static bool expand(EchGraph *g, EchId id)
     const char *said = ech_program_attribute(i, "metadata", &n);
     if (said && n < sizeof m.metadata - 16)
         g_snprintf(m.metadata, sizeof m.metadata, "metadata=%.*s", (int)n, said);
+    if (ech_layout_elements(&in) != ech_bytes_mul(m.rows, there))
+        return false;
     uint64_t first = points % SIDE == 0 && points / SIDE <= SIDE ? SIDE : points % WHOLE == 0 && points / WHOLE <= WHOLE ? WHOLE : 0;
     Parts y;
+    if (points > MOST && first == 0)
+        return false;
     if (points <= WHOLE || first == 0) {
         Parts x = parts_of(&m, input, complex_in, there, there);
         Sum sum = {{m.rows, there}, {m.rows, wanted}, there, wanted, false, "lhs_contracting_dims={1}, rhs_contracting_dims={0}" PRECISE};
@@ -175,7 +184,7 @@ void ech_graph_expand_transforms(EchGraph *g)
 {
     size_t n = g->nodes->len;
     uint64_t changed = 0;
-    for (EchId id = 0; id < n; id++) {
+    for (EchId id = 0; id < n && changed < MOST_TRANSFORMS; id++) {
         const EchInstruction *i = ech_graph_node(g, id);
         if (i->opcode == ECH_HLO_FFT && !ech_graph_computation(g, i->computation)->body && i->n_control == 0)
             changed += expand(g, id);

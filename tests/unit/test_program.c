@@ -1063,6 +1063,25 @@ START_TEST(transforms_become_products)
 }
 END_TEST
 
+/* Transforms that make no sense, or of sizes that no product is made for, stay as they are. */
+START_TEST(other_transforms_stay)
+{
+    static const char *const lines[] = {"%p = c64[8,100003] parameter(0)\n  ROOT %f = c64[8,100003] fft(%p), fft_type=FFT, fft_length={100003}",
+                                        "%p = c64[8,16,16] parameter(0)\n  ROOT %f = c64[8,16,16] fft(%p), fft_type=FFT, fft_length={16,16}",
+                                        "%p = c64[8,16] parameter(0)\n  ROOT %f = c64[9,16] fft(%p), fft_type=FFT, fft_length={16}",
+                                        "%p = c64[8,16] parameter(0)\n  ROOT %f = c64[8,16] fft(%p), fft_type=FFT, fft_length={8}",
+                                        "%p = c128[8,16] parameter(0)\n  ROOT %f = c128[8,16] fft(%p), fft_type=FFT, fft_length={16}",
+                                        "%p = (c64[8,16]) parameter(0)\n  ROOT %f = c64[8,16] fft(%p), fft_type=FFT, fft_length={16}",
+                                        "%p = c64[] parameter(0)\n  ROOT %f = c64[] fft(%p), fft_type=FFT, fft_length={1}"};
+    g_autofree char *text = g_strdup_printf("HloModule transform\n\nENTRY %%main (p: c64[8,16]) -> c64[8,16] {\n  %s\n}\n", lines[_i]);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) given = ech_test_program(text, "tpu-v5e");
+    g_autoptr(EchProgram) prepared = ech_program_prepare(given, "tpu-v5e", diag, NULL);
+    ck_assert_ptr_nonnull(prepared);
+    ck_assert_uint_eq(ech_diag_count(diag, "transforms_made_products"), 0);
+}
+END_TEST
+
 /* A module that is still one for all devices says so, in both spellings of shardings and around what is written for one device. */
 START_TEST(whole_modules_say_so)
 {
@@ -1841,6 +1860,7 @@ int main(void)
     tcase_add_test(small, late_operations_are_known);
     tcase_add_test(small, whole_modules_say_so);
     tcase_add_loop_test(small, transforms_become_products, 0, 6);
+    tcase_add_loop_test(small, other_transforms_stay, 0, 7);
     tcase_add_test(small, messages_between_devices_come_and_go);
     tcase_add_loop_test(small, fusions_in_their_operands_place, 0, G_N_ELEMENTS(fused));
     tcase_add_test(small, fetched_operands_hand_their_place_on);
