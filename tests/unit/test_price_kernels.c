@@ -1,4 +1,5 @@
 /* Instructions as kernels: what the program's text decides about their price. */
+#include "sim/experiment/validate.h"
 #include "sim/import/import.h"
 #include "sim/program/price_kernels.h"
 #include "tests/support/support.h"
@@ -990,6 +991,12 @@ START_TEST(ragged_costs)
     bool carried;
     ck_assert(ech_program_kernel_time(program, grouped, &model, &own, 49345333, NULL, &time, &carried));
     ck_assert(!carried && time == hardware.time);
+    g_autoptr(EchValidation) validation = ech_validate_program(program, chip, false, NULL);
+    ck_assert_ptr_nonnull(validation);
+    bool told = false;
+    for (guint k = 0; k < validation->notes->len; k++)
+        told |= strstr(g_ptr_array_index(validation->notes, k), "products of ragged groups") != NULL;
+    ck_assert(told);
 }
 END_TEST
 
