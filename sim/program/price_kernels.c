@@ -45,6 +45,7 @@ typedef struct {
     GArray *products;      /* EchId: all of them */
     EchId path[MAX_DEPTH]; /* fusions around what is looked at */
     bool gathers, scatters;
+    bool unlaid; /* no compiler has chosen the kernel's layouts */
     uint64_t gathered;
 } Survey;
 
@@ -288,6 +289,17 @@ static void survey_product(Survey *survey, EchId id, uint64_t elements, unsigned
     }
 }
 
+/* Whether a dimension that a window leaves alone can lie on rows: a compiler lays images there, so that nothing moves across rows (libtpu 0.0.52: pools behind
+ * convolutions on v5e, v5p and v6e, batches of 8 to 64). */
+static bool has_other_rows(const EchLayout *layout, const EchHloWindow *window)
+{
+    for (unsigned i = 0; i < layout->rank && i < window->n && i < 8; i++) {
+        if (window->size[i] == 1 && layout->order[0] != i && layout->dims[i] >= 8)
+            return true;
+    }
+    return false;
+}
+
 /* As many additions as the window has positions; those along rows or lanes first move every register. A window that always holds the whole row is a
  * reduction whose result is spread again (a softmax's maximum); one of many positions is a running sum, doubled step by step. */
 static void survey_window(Survey *survey, const EchInstruction *at, uint64_t elements, bool wide)
@@ -297,6 +309,7 @@ static void survey_window(Survey *survey, const EchInstruction *at, uint64_t ele
     const EchLayout *input = at->n_operands > 0 ? ech_program_layout(program, program->instructions[ech_program_operand(program, at, 0)].shape) : NULL;
     EchHloWindow window = ech_hlo_window(at);
     uint64_t positions = 1, shuffled = 1;
+    bool rows = layout != NULL && layout->rank > 1 && !(survey->unlaid && has_other_rows(layout, &window));
     for (unsigned i = 0; i < window.n && i < 8; i++) {
         uint64_t extent = input != NULL && i < input->rank ? input->dims[i] : 0, steps = window.size[i];
         if (window.size[i] > 1 && extent > 0 && (window.size[i] - 1) / 2 >= extent - 1) {
@@ -311,7 +324,7 @@ static void survey_window(Survey *survey, const EchInstruction *at, uint64_t ele
         if (window.size[i] > MANY_POSITIONS)
             steps = 2 * (uint64_t)g_bit_storage((gulong)(window.size[i] - 1));
         positions = MIN(positions * steps, 4096u);
-        if (layout != NULL && layout->rank > 0 && (layout->order[0] == i || (layout->rank > 1 && layout->order[1] == i)))
+        if (layout != NULL && layout->rank > 0 && (layout->order[0] == i || (rows && layout->order[1] == i)))
             shuffled = MIN(shuffled * steps, 4096u);
     }
     if (positions == 1)
@@ -1191,7 +1204,7 @@ static bool price(const EchProgram *program, EchId instruction, const EchKernelM
         put_back(program, at, &arrays);
 
     g_autoptr(GArray) products = g_array_new(FALSE, FALSE, sizeof(EchId)), sides_of = g_array_new(FALSE, FALSE, sizeof(uint8_t));
-    Survey survey = {.program = program, .product = ECH_NONE, .products = products};
+    Survey survey = {.program = program, .product = ECH_NONE, .products = products, .unlaid = at->config_n == 0};
     for (guint i = 0; i < operands->len; i++)
         survey.widest = MAX(survey.widest, elements_touched(&g_array_index(operands, EchLayout, i), g_array_index(operand_bytes, EchBytes, i)));
     for (guint i = 0; i < results->len; i++)

@@ -848,6 +848,29 @@ START_TEST(products_of_products_cost)
 }
 END_TEST
 
+/* A pool of a module that no compiler has seen costs what it does where images lie on rows, as compilers lay them; of one image rows move. */
+START_TEST(unlaid_pools_cost)
+{
+    static const char *const layouts[] = {"{3,2,1,0:T(8,128)(2,1)}", "{3,0,2,1:T(8,128)(2,1)}"};
+    double times[2][2];
+    for (unsigned images = 0; images < 2; images++)
+        for (unsigned k = 0; k < 2; k++) {
+            unsigned n = images ? 64 : 1;
+            g_autofree char *text =
+                g_strdup_printf("HloModule pool\n\n%%most (a: bf16[], b: bf16[]) -> bf16[] {\n  %%a = bf16[] parameter(0)\n  %%b = bf16[] parameter(1)\n"
+                                "  ROOT %%m = bf16[] maximum(%%a, %%b)\n}\n\nENTRY %%main (p: bf16[%u,112,112,128]) -> bf16[%u,56,56,128] {\n"
+                                "  %%p = bf16[%u,112,112,128]%s parameter(0)\n  %%i = bf16[] constant(-inf)\n"
+                                "  ROOT %%pool = bf16[%u,56,56,128]%s reduce-window(%%p, %%i), window={size=1x3x3x1 stride=1x2x2x1 pad=0_0x0_1x0_1x0_0}, "
+                                "to_apply=%%most\n}\n",
+                                n, n, n, layouts[k], n, layouts[k]);
+            g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v6e");
+            times[images][k] = (double)price_in(program, "pool", "tpu-v6e", ECH_KERNEL_HARDWARE, true).time;
+        }
+    ck_assert_double_lt(times[1][0], 1.3 * times[1][1]);
+    ck_assert_double_gt(times[0][0], 10 * times[1][0] / 64);
+}
+END_TEST
+
 /* Sorts are networks of comparisons: the bundles of libtpu 0.0.52's final schedules, their loops as often as they run, at the chip's clock, besides what a copy
  * of the arrays takes. The compiler itself counts nothing. */
 START_TEST(sorts_compare)
@@ -1297,6 +1320,7 @@ int main(void)
     tcase_add_loop_test(tests, several_results_cost, 0, 5);
     tcase_add_loop_test(tests, sorts_compare, 0, 12);
     tcase_add_test(tests, products_of_products_cost);
+    tcase_add_test(tests, unlaid_pools_cost);
     tcase_add_test(tests, other_tiles_cost);
     tcase_add_loop_test(tests, gradients_cost, 0, 5);
     tcase_add_loop_test(tests, filters_cost, 0, 6);
