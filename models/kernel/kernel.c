@@ -18,7 +18,7 @@
                            */
 #define UNPACK 4.0        /* cycles a register of 1024 elements whose lanes a copy on chip makes rows, out of tiles of 16 x 128 (libtpu 2026-10, tpu7x) */
 #define TURN_WINDOW 100.0 /* cycles a window whose lanes become rows, as the compiler counts (libtpu 0.0.51, v5e, v6e, tpu7x) */
-#define TURNED_REGISTERS 384.0 /* of such a window at most (the same) */
+#define TURNED_REGISTERS 768.0 /* of such a window and of what it becomes at most, together (the same) */
 #define REGISTER 1024.0        /* elements: 8 sublanes by 128 lanes */
 
 static double number(const EchDevice *device, const char *prefix, const char *name, double fallback)
@@ -591,8 +591,14 @@ static double side_total(const EchKernel *kernel, size_t main, EchKernelSide sid
     *ret_moved = ech_layout_element_bits(&kernel->operands[main]) / 8.0 * (own > 0 ? total / own : 1);
     /* What the side is computed from may begin with a scalar or a row that is repeated: the side itself is larger. */
     double elements = (double)c->batch * (double)c->k * (side == ECH_KERNEL_SIDE_LHS ? (double)c->m : (double)c->n * (double)c->taps);
+    bool computed = side == ECH_KERNEL_SIDE_LHS ? c->lhs_computed : c->rhs_computed;
     bool repeated = !c->convolution && (double)ech_layout_elements(&kernel->operands[main]) * 2 < elements;
-    if (repeated || (side == ECH_KERNEL_SIDE_LHS ? c->lhs_computed : c->rhs_computed))
+    if (computed && !c->convolution) /* blocks of it are counted with the padding of what it is */
+        elements = (double)c->batch *
+                   (side == ECH_KERNEL_SIDE_LHS
+                        ? (double)(up(c->m, c->lhs_transposed || c->out_transposed ? 128 : 8) * up(c->k, c->lhs_transposed ? 8 : 128))
+                        : (double)(up(c->n, c->rhs_transposed || c->out_transposed ? 8 : 128) * up(c->k, c->rhs_transposed ? 128 : 8)) * (double)c->taps);
+    if (repeated || computed)
         *ret_moved = total / elements;
     return total;
 }
@@ -1171,19 +1177,20 @@ static void price_contraction(const EchKernelModel *model, const EchKernel *kern
 /* -- copies and gathers ---------------------------------------------------- */
 
 /* What the compiler counts for a copy that turns lanes to rows: a window in, turned, and out, one after the other, in 32 bits whatever the type and whole
- * registers whatever the tiles (libtpu 0.0.51, 40 copies on v5e, v6e and tpu7x: exact). Where two cores work as one device, one of them does all of it with
- * its share of the bandwidth (27 on v5p: exact). */
-static double turned_cycles(const EchKernelModel *model, const EchKernel *kernel, double steps, double registers, bool own_tiles)
+ * registers whatever the tiles (libtpu 0.0.51, 40 copies on v5e, v6e and tpu7x: exact). Where two cores work as one device, each does half of it with its
+ * share of the bandwidth, which the windows tell of (27 on v5p: exact). */
+static double turned_cycles(const EchKernelModel *model, const EchKernel *kernel, double steps, bool own_tiles)
 {
     const EchKernelWindows *w = &kernel->windows;
     bool known = !own_tiles && w->n_input > 0 && w->n_output > 0;
-    double window[2] = {known ? window_elements(w->input, w->n_input) : registers / steps * REGISTER,
-                        known ? window_elements(w->output, w->n_output) : registers / steps * REGISTER};
+    const uint32_t *windows[2] = {w->input, w->output};
+    unsigned ranks[2] = {w->n_input, w->n_output};
     double cycles = TURN_WINDOW;
     for (unsigned i = 0; i < 2; i++) {
         const EchLayout *layout = i == 0 ? &kernel->operands[0] : &kernel->results[0];
+        double window = known ? window_elements(windows[i], ranks[i]) : moved_elements(layout, NULL) / model->cores / steps;
         if (!at_hand(model, layout))
-            cycles += model->step - QUIET_STEP + window[i] * 4 * model->cores / model->hbm;
+            cycles += model->step - QUIET_STEP + window * 4 * model->cores / model->hbm;
     }
     return steps * cycles;
 }
@@ -1197,8 +1204,10 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
     bool compiler = model->view == ECH_KERNEL_COMPILER, from_hbm = ret->hbm_read > 0, hbm = from_hbm || ret->hbm_written > 0;
     bool packed = (kernel->n_operands > 0 && is_packed(&kernel->operands[0])) || (kernel->n_results > 0 && is_packed(&kernel->results[0]));
     bool turned = compiler && hbm && !same_lanes && !packed && kernel->n_operands > 0 && kernel->n_results > 0;
-    double registers = traffic.widest / REGISTER, most = turned ? TURNED_REGISTERS : 1024;
-    double steps = kernel->windows.n_iterations > 0 && !own_tiles ? iterations(&kernel->windows) : MAX(1, ceil(traffic.elements / REGISTER / most));
+    double registers = traffic.widest / REGISTER, own = ceil(traffic.elements / REGISTER / 1024);
+    if (turned)
+        own = ceil((moved_elements(&kernel->operands[0], NULL) + moved_elements(&kernel->results[0], NULL)) / model->cores / REGISTER / TURNED_REGISTERS);
+    double steps = kernel->windows.n_iterations > 0 && !own_tiles ? iterations(&kernel->windows) : MAX(1, own);
     double serial = MAX(1, ceil(steps / model->cores));
     double narrowed = same_lanes ? traffic.narrowed / model->hbm : 0;
     double stored = from_hbm || same_lanes ? traffic.stored : (double)ret->hbm_written;
@@ -1223,7 +1232,7 @@ static void price_copy(const EchKernelModel *model, const EchKernel *kernel, boo
     }
     sums.total = (hbm || latency > 0 ? model->fixed : 0) + latency + moved + relayout;
     if (turned) {
-        sums.total = model->fixed + turned_cycles(model, kernel, steps, registers, own_tiles);
+        sums.total = model->fixed + turned_cycles(model, kernel, steps, own_tiles);
         latency = MAX(0, sums.total - moved);
         relayout = 0;
     }

@@ -12,7 +12,7 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
         return NULL;
     g_autoptr(GArray) pairs = g_array_new(FALSE, TRUE, sizeof(EchValidatePair));
     double measured = 0, predicted = 0;
-    uint64_t without = 0;
+    uint64_t without = 0, ragged = 0;
     const char *first_without = NULL;
     for (size_t i = 0; i < program->n_flat; i++) {
         EchId id = program->flat[i];
@@ -40,6 +40,7 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
             .vmem_predicted = cost.vmem,
             .cost = cost,
         };
+        ragged += ech_program_ragged_groups(at) > 0;
         measured += runs * (double)pair.measured;
         predicted += runs * (double)pair.predicted;
         g_array_append_val(pairs, pair);
@@ -67,6 +68,12 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
                      ? "'echelon run' prices these kernels by the model's hardware constants alone: on this device they were fitted to measured kernels."
                      : "'echelon run' carries each estimate from what the compiler counts to what the hardware does, by the ratio of the two "
                        "views of the model."));
+    if (ragged > 0)
+        g_ptr_array_add(validation->notes,
+                        g_strdup_printf("%" G_GUINT64_FORMAT
+                                        " of the kernels are products of ragged groups: their estimates count every block of rows with every "
+                                        "group, of which the chip runs those of its rows alone. 'echelon run' does not carry them; the sums above have them.",
+                                        ragged));
     if (without > 0) {
         validation->gaps = g_new0(EchValidateGap, 1);
         validation->n_gaps = 1;

@@ -128,6 +128,8 @@ bool ech_graph_is_no_op(const EchGraph *graph, EchId id);
 /** Computations that run, in reverse order of nesting: callers before what they call. Owned by the caller. */
 GArray *ech_graph_running(const EchGraph *graph) G_GNUC_WARN_UNUSED_RESULT;
 
+/** Fourier transforms along the last dimension become products with their matrices, as on a TPU. */
+void ech_graph_expand_transforms(EchGraph *graph);
 /** Products that sum nothing, or have a vector on one side, become element-wise ones and sums, as on a TPU. */
 void ech_graph_reduce_products(EchGraph *graph);
 /** One update for each row of an array of one number becomes a choice between the two, element by element, as on a TPU. */

@@ -380,7 +380,8 @@ static EchCollective collective_of(EchHlo opcode)
 {
     switch ((int)opcode) {
     case ECH_HLO_ALL_REDUCE:
-    case ECH_HLO_ALL_REDUCE_START: return ECH_COLLECTIVE_ALL_REDUCE;
+    case ECH_HLO_ALL_REDUCE_START:
+    case ECH_HLO_COLLECTIVE_REDUCE: return ECH_COLLECTIVE_ALL_REDUCE;
     case ECH_HLO_ALL_GATHER:
     case ECH_HLO_ALL_GATHER_START: return ECH_COLLECTIVE_ALL_GATHER;
     case ECH_HLO_REDUCE_SCATTER: return ECH_COLLECTIVE_REDUCE_SCATTER;

@@ -61,6 +61,7 @@ static Vector instructions_of(const EchProgram *p, const EchInstruction *i)
 {
     const EchLayout *to = ech_program_layout(p, i->shape);
     switch ((int)i->opcode) {
+    case ECH_HLO_MULHI:
     case ECH_HLO_MULTIPLY: return (Vector){.multiply = 1};
     case ECH_HLO_ADD:
     case ECH_HLO_SUBTRACT: return (Vector){.add = 1};

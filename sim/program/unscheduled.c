@@ -601,19 +601,77 @@ static void find_no_ops(EchGraph *g)
     }
 }
 
-/* Is the module still one for all devices together? Then its arrays say how they will be split, and nothing is exchanged yet. */
+/* Is the module still one for all devices together? Then its arrays say how they will be split, and nothing is exchanged yet but in what the program wrote for
+ * one device (shard_map). */
 static bool is_whole(const EchProgram *p)
 {
-    bool split = false;
+    bool split = false, exchanges = false;
     for (size_t k = 0; p->partitions > 1 && k < p->n_instructions; k++) {
         const EchInstruction *i = &p->instructions[k];
         size_t n;
+        if (i->target && (strcmp(i->target, "xla.sdy.GlobalToLocalShape") == 0 || strcmp(i->target, "SPMDFullToShardShape") == 0))
+            return true;
+        /* "{devices=[2,1]<=[2]}", of late "{mesh['x'=2], [{'x'}, {}]}" */
         const char *text = i->attributes_n > 0 ? ech_program_attribute(i, "sharding", &n) : NULL;
-        split |= text && g_strstr_len(text, (gssize)n, "devices=");
-        if (ech_hlo_class((EchHlo)i->opcode) == ECH_CLASS_COLLECTIVE)
-            return false;
+        split |= text && (g_strstr_len(text, (gssize)n, "devices=") || g_strstr_len(text, (gssize)n, "{'"));
+        exchanges |= ech_hlo_class((EchHlo)i->opcode) == ECH_CLASS_COLLECTIVE;
     }
-    return split;
+    return split && !exchanges;
+}
+
+/* How many parts an array has by "devices=[2,1,2]<=[4] last_tile_dim_replicate" or "mesh['x'=2,'y'=2], [{'x','y'}, {}]". */
+static uint64_t parts_of(const char *text, size_t n)
+{
+    const char *devices = g_strstr_len(text, (gssize)n, "devices=["), *stop = devices ? memchr(devices, ']', n - (size_t)(devices - text)) : NULL;
+    uint64_t parts = 1;
+    if (stop) {
+        int64_t sides[ECH_LAYOUT_MAX_RANK + 2];
+        size_t found = ech_program_numbers(devices, (size_t)(stop - devices), sides, G_N_ELEMENTS(sides));
+        if (found == 0 || found > G_N_ELEMENTS(sides))
+            return 1;
+        found -= g_strstr_len(text, (gssize)n, "last_tile_dim_replicate") != NULL;
+        for (size_t k = 0; k < found; k++)
+            parts = ech_bytes_mul(parts, (uint64_t)MAX(sides[k], 1));
+        return parts;
+    }
+    const char *mesh = g_strstr_len(text, (gssize)n, "mesh["), *end = mesh ? memchr(mesh, ']', n - (size_t)(mesh - text)) : NULL;
+    const char *last = text + n;
+    for (const char *at = end; at && at < last;) {
+        const char *open = memchr(at, '\'', (size_t)(last - at)), *close = open ? memchr(open + 1, '\'', (size_t)(last - open - 1)) : NULL;
+        if (!close)
+            break;
+        g_autofree char *axis = g_strndup(open, (size_t)(close + 1 - open));
+        const char *side = g_strstr_len(mesh, end - mesh, axis);
+        int64_t devices_of[2];
+        bool part = close + 1 < last && close[1] == ':'; /* of an axis: what lies outside of it, and its own size */
+        if (part && ech_program_numbers(close + 1, (size_t)(last - close - 1), devices_of, 2) >= 2)
+            parts = ech_bytes_mul(parts, (uint64_t)MAX(devices_of[1], 1));
+        else if (!part && side && ech_program_numbers(side + strlen(axis), (size_t)(end - side) - strlen(axis), devices_of, 1) > 0)
+            parts = ech_bytes_mul(parts, (uint64_t)MAX(devices_of[0], 1));
+        at = close + 1;
+    }
+    return parts;
+}
+
+static void remark_whole(const EchProgram *p, EchDiag *diag)
+{
+    const EchComputation *entry = &p->computations[p->entry];
+    EchBytes all = 0, own = 0;
+    for (uint32_t k = 0; k < entry->n; k++) {
+        const EchInstruction *i = &p->instructions[entry->first + k];
+        if (i->opcode != ECH_HLO_PARAMETER)
+            continue;
+        size_t n;
+        const char *text = i->attributes_n > 0 ? ech_program_attribute(i, "sharding", &n) : NULL;
+        EchBytes bytes = p->shapes[i->shape].bytes;
+        all = ech_bytes_add(all, bytes);
+        own = ech_bytes_add(own, bytes / (text ? parts_of(text, n) : 1));
+    }
+    g_autofree char *all_text = ech_format_bytes(all), *own_text = ech_format_bytes(own);
+    ech_diag_remark(diag,
+                    "the module is not partitioned yet: its arrays are those of all %u devices together, and so are the memory and the time told here (%s of "
+                    "arguments, of which each device holds %s)",
+                    p->partitions, all_text, own_text);
 }
 
 EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *diag, GError **error)
@@ -630,8 +688,9 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
         return NULL;
     g->two_cores = chip && strstr(chip, "v5p");
     if (is_whole(program))
-        ech_diag_remark(diag, "the module is not partitioned yet: its arrays are those of all %u devices together", program->partitions);
+        remark_whole(program, diag);
     if (tpu) {
+        ech_graph_expand_transforms(g);
         ech_graph_reduce_products(g);
         ech_graph_mask_updates(g);
         ech_graph_sink_constants(g);

@@ -40,6 +40,19 @@ static size_t list(const EchInstruction *i, const char *name, int64_t *ret, size
 
 /* Matrix work */
 
+/* Whether a ragged product sums up over the rows that its groups share: each of its results, one a group, over that group's alone. */
+static bool sums_groups(const EchInstruction *i, const int64_t *summed, size_t n)
+{
+    int64_t ragged[ECH_LAYOUT_MAX_RANK];
+    if (i->opcode != ECH_HLO_RAGGED_DOT || i->n_operands < 3 || list(i, "lhs_ragged_dims", ragged, G_N_ELEMENTS(ragged)) != 1)
+        return false;
+    for (size_t k = 0; k < n; k++) {
+        if (summed[k] == ragged[0])
+            return true;
+    }
+    return false;
+}
+
 static uint64_t dot_work(const EchProgram *p, EchId id)
 {
     const EchInstruction *i = &p->instructions[id];
@@ -59,7 +72,8 @@ static uint64_t dot_work(const EchProgram *p, EchId id)
         if (dims[k] >= 0 && dims[k] < left->rank)
             depth = mul(depth, left->dims[dims[k]]);
     }
-    return mul(2, mul(depth, count_of(p, id)));
+    uint64_t work = mul(2, mul(depth, count_of(p, id)));
+    return sums_groups(i, dims, MIN(n, G_N_ELEMENTS(dims))) ? work / MAX(count_of(p, ech_program_operand(p, i, 2)), 1u) : work;
 }
 
 typedef struct {
@@ -326,6 +340,7 @@ static uint64_t vector_work(const EchProgram *p, EchId id)
     const EchLayout *layout;
     switch ((int)i->opcode) {
     case ECH_HLO_REDUCE: return mul(in > out ? in - out : 0, reducer_work(p, i));
+    case ECH_HLO_SCAN: return mul(in, reducer_work(p, i));
     case ECH_HLO_REDUCE_WINDOW:
     case ECH_HLO_SELECT_AND_SCATTER: return mul(window_steps(p, id), reducer_work(p, i));
     case ECH_HLO_SCATTER: return i->n_operands > 2 ? mul(count_of(p, ech_program_operand(p, i, i->n_operands - 1)), reducer_work(p, i)) : 0;

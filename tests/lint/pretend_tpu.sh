@@ -177,6 +177,8 @@ assert compiled.cost_analysis()["flops"] > 0 and "is_scheduled=true" in compiled
 assert compiled.input_shardings[0][0].device_set == compiled.output_shardings.device_set == {chip}
 with jax.profiler.trace("profile"):
     compiled(jnp.ones(1 << 20))
+jax.profiler.start_trace("profile")
+jax.profiler.stop_trace()
 
 described = topologies.get_topology_desc(platform="tpu", topology_name="v6e:4x4").devices
 split = NamedSharding(Mesh(numpy.array(described), ("d",)), P("d"))
@@ -194,6 +196,18 @@ def alike(v, k):
 
 threads = [threading.Thread(target=jax.jit(alike, static_argnums=1), args=(jnp.ones((64, 64)), k)) for k in range(3)]
 [thread.start() for thread in threads] and [thread.join() for thread in threads]
+
+if hasattr(jax, "new_ref"):  # arrays that programs change in place, given and closed over
+    sums, steps = jax.new_ref(jnp.ones((512, 512))), jax.new_ref(jnp.int32(0))
+
+    @jax.jit
+    def summed(into, v):
+        into[...] += v
+        steps[...] += 1
+        return into[0, 0]
+
+    assert summed(sums, jnp.ones((512, 512))).shape == () and summed(sums, jnp.ones((512, 512))).shape == ()
+    assert sums[...].shape == (512, 512) and not sums[...].any() and steps[...].shape == ()
 
 kept = jax.jit(lambda: jnp.ones(5 << 30))()  # 20 GiB of 31
 
@@ -262,6 +276,7 @@ said() { # a line that is to be on standard error, once
 said 'mapped: compiled for 8 x v6e'
 said 'twice: called 3 times'
 said 'told: called 1 time$'
+said 'summed: called 2 times'
 said 'ahead: compiled ahead of time for 16 x v6e'
 said 'more: DOES NOT FIT beside them: it needs 16.00 GiB itself'
 said 'this process has all 8 chips'
@@ -272,7 +287,7 @@ grep -q '"3": "3,1,2"' "$work"/q.*.picked/program.json && grep -q '"2": "5"' "$w
 "$echelon" capture --pretend tpu-v5e --gpus 4 -o "$work/p" -- python3 "$work/step.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
 (cd "$work" && python3 "$OLDPWD/traces/capture/compile.py" step.py --chip v5e -o "$work/c") >"$work/also" 2>&1 || { tail -5 "$work/also"; exit 1; }
 program() { # of a folder, without its first line and its tables of names
-  zcat "$1"/program.hlo.txt.gz | sed '1d;/^FileNames/,/^StackFrames/d;s/, metadata={[^}]*}//g;s/stack_frame_id=[0-9]*//g;s/, sharding={replicated}.*//' | sed -n '/^%\|^ENTRY\|^  /p' |
+  zcat "$1"/program.hlo.txt.gz | sed '1d;/^FileNames/,/^StackFrames/d;s/, metadata={[^}]*}//g;s/stack_frame_id=[0-9]*//g;s/, sharding={replicated}.*//;s/, sharding={mesh.*//' | sed -n '/^%\|^ENTRY\|^  /p' |
     grep -v '^  *{\|file_name_id\|parent_frame_id'
 }
 set -- "$work"/p.*.train

@@ -1670,8 +1670,9 @@ static void run_programs(void)
     for (int i = 0; i < 2; i++) {
         xla_opens("XlaModule:#prefix=a,hlo_module=jit_step,program_id=5#");
         NEED(set(a, 0, 8) == 0);
-        xla_opens("Thunk:#hlo_op=while.1#");
-        xla_opens("Thunk:#name=jit(f)/hlo_op=x/add,hlo_op=loop_add_fusion.2#");
+        xla_opens(i == 0 ? "Thunk:#hlo_op=while.1#" : "Thunk:#hlo_op=while.1,unique_hlo_op_id=7#"); /* so since JAX 0.11 */
+        xla_opens(i == 0 ? "Thunk:#name=jit(f)/hlo_op=x/add,hlo_op=loop_add_fusion.2#"
+                         : "Thunk:#name=jit(f)/hlo_op=x/add,hlo_op=loop_add_fusion.2,unique_hlo_op_id=8#");
         NEED(set(a, 0, 16) == 0);
         leave(tsl);
         NEED(set(a, 0, 32) == 0);

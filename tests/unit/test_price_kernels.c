@@ -1,4 +1,5 @@
 /* Instructions as kernels: what the program's text decides about their price. */
+#include "sim/experiment/validate.h"
 #include "sim/import/import.h"
 #include "sim/program/price_kernels.h"
 #include "tests/support/support.h"
@@ -776,44 +777,133 @@ START_TEST(window_costs)
 }
 END_TEST
 
-/* What libtpu prints for copies that turn lanes to rows on v5p, which one of its two cores does alone; for an array cut in three, narrowed on its way once; and
- * for a product beside which a collective's arrays, larger than its own result, are handed on. */
+/* What libtpu prints for copies that turn lanes to rows on v5p, half of them on each of its two cores, with its windows and with ours; for an array cut in
+ * three, narrowed on its way once; and for a product beside which a collective's arrays, larger than its own result, are handed on. */
 START_TEST(several_results_cost)
 {
     static const struct {
         const char *name, *device;
         double clock, cycles, within;
-    } cases[] = {{"turned", "tpu-v5p", 1.75, 62888, 0.001}, {"thirds", "tpu-v5e", 1.5, 26874, 0.06}, {"beside", "tpu-v5e", 1.5, 12636, 0.01}};
-    g_autoptr(EchProgram) program = ech_test_program(
-        "HloModule several, is_scheduled=true\n\n"
-        "%cut (p: bf16[4,512,1536]) -> (bf16[4,512,512], bf16[4,512,512], bf16[4,512,512]) {\n"
-        "  %p = bf16[4,512,1536]{2,1,0:T(8,128)(2,1)S(1)} parameter(0)\n"
-        "  %a = bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)} slice(%p), slice={[0:4], [0:512], [0:512]}\n"
-        "  %b = bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)} slice(%p), slice={[0:4], [0:512], [512:1024]}\n"
-        "  %c = bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)} slice(%p), slice={[0:4], [0:512], [1024:1536]}\n"
-        "  ROOT %t = (bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, "
-        "bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}) tuple(%a, %b, %c)\n}\n\n"
-        "%product (x: bf16[2,128,1024], w: bf16[2048,1024,1], g: bf16[1024,2048]) -> (bf16[2,128,2048], bf16[1024,2048]) {\n"
-        "  %x = bf16[2,128,1024]{2,1,0:T(8,128)(2,1)S(1)} parameter(0)\n  %w = bf16[2048,1024,1]{1,0,2:T(8,128)(2,1)S(1)} parameter(1)\n"
-        "  %g = bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)} parameter(2)\n"
-        "  %y = bf16[2,128,2048]{2,1,0:T(8,128)(2,1)S(1)} convolution(%x, %w), window={size=1}, dim_labels=0bf_oi0->0bf\n"
-        "  ROOT %u = (bf16[2,128,2048]{2,1,0:T(8,128)(2,1)S(1)}, bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)}) tuple(%y, %g)\n}\n\n"
-        "ENTRY %main (q: f32[1792,3072], r: bf16[4,512,1536], s: bf16[2,128,1024], v: bf16[2048,1024,1], o: bf16[1024,2048]) -> f32[1792,3072] {\n"
-        "  %q = f32[1792,3072]{1,0:T(8,128)} parameter(0)\n  %r = bf16[4,512,1536]{2,1,0:T(8,128)(2,1)S(1)} parameter(1)\n"
-        "  %s = bf16[2,128,1024]{2,1,0:T(8,128)(2,1)S(1)} parameter(2)\n  %v = bf16[2048,1024,1]{1,0,2:T(8,128)(2,1)S(1)} parameter(3)\n"
-        "  %o = bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)} parameter(4)\n"
-        "  %thirds = (bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, "
-        "bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}) fusion(%r), kind=kLoop, calls=%cut, "
-        "backend_config={\"window_config\":{\"output_window_bounds\":[\"2\",\"64\",\"4\"],\"iteration_bounds\":[\"2\",\"1\",\"1\"],"
-        "\"buffering_level\":\"2\"}}\n"
-        "  %beside = (bf16[2,128,2048]{2,1,0:T(8,128)(2,1)S(1)}, bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)}) fusion(%s, %v, %o), kind=kOutput, "
-        "calls=%product, backend_config={\"window_config\":{\"kernel_window_bounds\":[\"1\",\"128\",\"8\"],"
-        "\"output_window_bounds\":[\"2\",\"16\",\"8\"],\"input_window_bounds\":[\"2\",\"16\",\"8\"],"
-        "\"iteration_bounds\":[\"2\",\"1\",\"1\",\"1\",\"1\"],\"buffering_level\":\"2\"}}\n"
-        "  ROOT %turned = f32[1792,3072]{0,1:T(8,128)} copy(%q), backend_config={\"window_config\":{\"output_window_bounds\":[\"192\",\"2\"],"
-        "\"input_window_bounds\":[\"32\",\"12\"],\"iteration_bounds\":[\"1\",\"7\"],\"buffering_level\":\"0\"}}\n}\n",
-        "tpu-v5e");
-    check_cycles(program, cases[_i].name, cases[_i].device, cases[_i].clock, false, cases[_i].cycles, cases[_i].within);
+        bool own_tiles;
+    } cases[] = {{"turned", "tpu-v5p", 1.75, 62888, 0.001, false},
+                 {"turned", "tpu-v5p", 1.75, 62888, 0.001, true},
+                 {"table", "tpu-v5p", 1.75, 114881, 0.04, true},
+                 {"thirds", "tpu-v5e", 1.5, 26874, 0.06, false},
+                 {"beside", "tpu-v5e", 1.5, 12636, 0.01, false}};
+    g_autoptr(EchProgram) program =
+        ech_test_program("HloModule several, is_scheduled=true\n\n"
+                         "%cut (p: bf16[4,512,1536]) -> (bf16[4,512,512], bf16[4,512,512], bf16[4,512,512]) {\n"
+                         "  %p = bf16[4,512,1536]{2,1,0:T(8,128)(2,1)S(1)} parameter(0)\n"
+                         "  %a = bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)} slice(%p), slice={[0:4], [0:512], [0:512]}\n"
+                         "  %b = bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)} slice(%p), slice={[0:4], [0:512], [512:1024]}\n"
+                         "  %c = bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)} slice(%p), slice={[0:4], [0:512], [1024:1536]}\n"
+                         "  ROOT %t = (bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, "
+                         "bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}) tuple(%a, %b, %c)\n}\n\n"
+                         "%product (x: bf16[2,128,1024], w: bf16[2048,1024,1], g: bf16[1024,2048]) -> (bf16[2,128,2048], bf16[1024,2048]) {\n"
+                         "  %x = bf16[2,128,1024]{2,1,0:T(8,128)(2,1)S(1)} parameter(0)\n  %w = bf16[2048,1024,1]{1,0,2:T(8,128)(2,1)S(1)} parameter(1)\n"
+                         "  %g = bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)} parameter(2)\n"
+                         "  %y = bf16[2,128,2048]{2,1,0:T(8,128)(2,1)S(1)} convolution(%x, %w), window={size=1}, dim_labels=0bf_oi0->0bf\n"
+                         "  ROOT %u = (bf16[2,128,2048]{2,1,0:T(8,128)(2,1)S(1)}, bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)}) tuple(%y, %g)\n}\n\n"
+                         "ENTRY %main (q: f32[1792,3072], r: bf16[4,512,1536], s: bf16[2,128,1024], v: bf16[2048,1024,1], o: bf16[1024,2048], z: "
+                         "f32[100000,64]) -> f32[1792,3072] {\n"
+                         "  %q = f32[1792,3072]{1,0:T(8,128)} parameter(0)\n  %r = bf16[4,512,1536]{2,1,0:T(8,128)(2,1)S(1)} parameter(1)\n"
+                         "  %z = f32[100000,64]{0,1:T(8,128)} parameter(5)\n  %table = f32[100000,64]{1,0:T(8,128)} copy(%z)\n"
+                         "  %s = bf16[2,128,1024]{2,1,0:T(8,128)(2,1)S(1)} parameter(2)\n  %v = bf16[2048,1024,1]{1,0,2:T(8,128)(2,1)S(1)} parameter(3)\n"
+                         "  %o = bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)} parameter(4)\n"
+                         "  %thirds = (bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}, "
+                         "bf16[4,512,512]{2,1,0:T(8,128)(2,1)S(1)}) fusion(%r), kind=kLoop, calls=%cut, "
+                         "backend_config={\"window_config\":{\"output_window_bounds\":[\"2\",\"64\",\"4\"],\"iteration_bounds\":[\"2\",\"1\",\"1\"],"
+                         "\"buffering_level\":\"2\"}}\n"
+                         "  %beside = (bf16[2,128,2048]{2,1,0:T(8,128)(2,1)S(1)}, bf16[1024,2048]{1,0:T(8,128)(2,1)S(1)}) fusion(%s, %v, %o), kind=kOutput, "
+                         "calls=%product, backend_config={\"window_config\":{\"kernel_window_bounds\":[\"1\",\"128\",\"8\"],"
+                         "\"output_window_bounds\":[\"2\",\"16\",\"8\"],\"input_window_bounds\":[\"2\",\"16\",\"8\"],"
+                         "\"iteration_bounds\":[\"2\",\"1\",\"1\",\"1\",\"1\"],\"buffering_level\":\"2\"}}\n"
+                         "  ROOT %turned = f32[1792,3072]{0,1:T(8,128)} copy(%q), backend_config={\"window_config\":{\"output_window_bounds\":[\"192\",\"2\"],"
+                         "\"input_window_bounds\":[\"32\",\"12\"],\"iteration_bounds\":[\"1\",\"7\"],\"buffering_level\":\"0\"}}\n}\n",
+                         "tpu-v5e");
+    check_cycles(program, cases[_i].name, cases[_i].device, cases[_i].clock, cases[_i].own_tiles, cases[_i].cycles, cases[_i].within);
+}
+END_TEST
+
+/* An adapter's gradient, whose 16 rows are a product of their own made on the way, by libtpu 0.0.52 for v5e: where blocks of it counted for more bytes than it
+ * has none found room, and the smallest one fetched all of it again, 1561 times too long. */
+START_TEST(products_of_products_cost)
+{
+    g_autoptr(EchProgram) program =
+        ech_test_program("HloModule adapter, is_scheduled=true\n\n"
+                         "%inner (a: bf16[2048,8192], b: bf16[8192,16]) -> bf16[2048,16] {\n  %a = bf16[2048,8192]{1,0:T(8,128)(2,1)} parameter(0)\n"
+                         "  %b = bf16[8192,16]{0,1:T(8,128)(2,1)} parameter(1)\n"
+                         "  ROOT %c = bf16[2048,16]{1,0:T(8,128)(2,1)} convolution(%a, %b), dim_labels=bf_io->bf\n}\n\n"
+                         "%outer (d: bf16[2048,2048], e: bf16[2048,8192], f: bf16[8192,16]) -> bf16[16,2048] {\n"
+                         "  %d = bf16[2048,2048]{0,1:T(8,128)(2,1)S(1)} parameter(0)\n  %e = bf16[2048,8192]{1,0:T(8,128)(2,1)} parameter(1)\n"
+                         "  %f = bf16[8192,16]{0,1:T(8,128)(2,1)} parameter(2)\n"
+                         "  %g = bf16[2048,16]{1,0:T(8,128)(2,1)} fusion(%e, %f), kind=kOutput, calls=%inner\n"
+                         "  ROOT %h = bf16[16,2048]{1,0:T(8,128)(2,1)} convolution(%g, %d), dim_labels=fb_io->bf\n}\n\n"
+                         "ENTRY %main (x: bf16[2048,2048], y: bf16[2048,8192], z: bf16[8192,16]) -> bf16[16,2048] {\n"
+                         "  %x = bf16[2048,2048]{0,1:T(8,128)(2,1)S(1)} parameter(0)\n  %y = bf16[2048,8192]{1,0:T(8,128)(2,1)} parameter(1)\n"
+                         "  %z = bf16[8192,16]{0,1:T(8,128)(2,1)} parameter(2)\n"
+                         "  ROOT %grad = bf16[16,2048]{1,0:T(8,128)(2,1)} fusion(%x, %y, %z), kind=kOutput, calls=%outer\n}\n",
+                         "tpu-v5e");
+    check_cycles(program, "grad", "tpu-v5e", 1.5, true, 94553, 0.35);
+}
+END_TEST
+
+/* A pool of a module that no compiler has seen costs what it does where images lie on rows, as compilers lay them; of one image rows move. */
+START_TEST(unlaid_pools_cost)
+{
+    static const char *const layouts[] = {"{3,2,1,0:T(8,128)(2,1)}", "{3,0,2,1:T(8,128)(2,1)}"};
+    double times[2][2];
+    for (unsigned images = 0; images < 2; images++)
+        for (unsigned k = 0; k < 2; k++) {
+            unsigned n = images ? 64 : 1;
+            g_autofree char *text =
+                g_strdup_printf("HloModule pool\n\n%%most (a: bf16[], b: bf16[]) -> bf16[] {\n  %%a = bf16[] parameter(0)\n  %%b = bf16[] parameter(1)\n"
+                                "  ROOT %%m = bf16[] maximum(%%a, %%b)\n}\n\nENTRY %%main (p: bf16[%u,112,112,128]) -> bf16[%u,56,56,128] {\n"
+                                "  %%p = bf16[%u,112,112,128]%s parameter(0)\n  %%i = bf16[] constant(-inf)\n"
+                                "  ROOT %%pool = bf16[%u,56,56,128]%s reduce-window(%%p, %%i), window={size=1x3x3x1 stride=1x2x2x1 pad=0_0x0_1x0_1x0_0}, "
+                                "to_apply=%%most\n}\n",
+                                n, n, n, layouts[k], n, layouts[k]);
+            g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v6e");
+            times[images][k] = (double)price_in(program, "pool", "tpu-v6e", ECH_KERNEL_HARDWARE, true).time;
+        }
+    ck_assert_double_lt(times[1][0], 1.3 * times[1][1]);
+    ck_assert_double_gt(times[0][0], 10 * times[1][0] / 64);
+}
+END_TEST
+
+/* Sorts are networks of comparisons: the bundles of libtpu 0.0.52's final schedules, their loops as often as they run, at the chip's clock, besides what a copy
+ * of the arrays takes. The compiler itself counts nothing. */
+START_TEST(sorts_compare)
+{
+    static const struct {
+        const char *shape, *device;
+        unsigned along, arrays;
+        double ghz, bundles, within;
+    } cases[] = {
+        {"f32[65536]{0:T(1024)}", "tpu-v5e", 0, 1, 1.5, 38970, 0.1},       {"f32[4096]{0:T(1024)}", "tpu-v5e", 0, 1, 1.5, 2843, 0.2},
+        {"s32[4096]{0:T(1024)}", "tpu-v5e", 0, 2, 1.5, 3971, 0.15},        {"f32[5000]{0:T(1024)}", "tpu-v5e", 0, 1, 1.5, 5442, 0.1},
+        {"f32[64,1024]{1,0:T(8,128)}", "tpu-v5e", 1, 1, 1.5, 16400, 0.1},  {"f32[64,2000]{1,0:T(8,128)}", "tpu-v5e", 1, 1, 1.5, 39500, 0.1},
+        {"s32[64,1024]{1,0:T(8,128)}", "tpu-v5e", 1, 2, 1.5, 29650, 0.1},  {"f32[1024,256]{1,0:T(8,128)}", "tpu-v5e", 0, 1, 1.5, 49000, 0.1},
+        {"f32[512,128]{1,0:T(8,128)}", "tpu-v5e", 0, 1, 1.5, 10300, 0.15}, {"f32[64,1024]{1,0:T(8,128)}", "tpu-v5p", 1, 1, 1.75, 8253, 0.15},
+        {"f32[4096]{0:T(1024)}", "tpu-v5p", 0, 1, 1.75, 2865, 0.2},        {"f32[64,1024]{1,0:T(8,128)}", "tpu7x", 1, 1, 2.2, 15842, 0.15},
+    };
+    const char *shape = cases[_i].shape, *beside = cases[_i].arrays > 1 ? ", %q" : "";
+    g_autofree char *pair = cases[_i].arrays > 1 ? g_strdup_printf("(%s, %s)", shape, shape) : g_strdup(shape);
+    g_autofree char *text =
+        g_strdup_printf("HloModule sort, is_scheduled=true\n\n"
+                        "%%less (a: f32[], b: f32[], c: f32[], d: f32[]) -> pred[] {\n  %%a = f32[] parameter(0)\n  %%b = f32[] parameter(1)\n"
+                        "  %%c = f32[] parameter(2)\n  %%d = f32[] parameter(3)\n  ROOT %%l = pred[] compare(%%a, %%b), direction=LT\n}\n\n"
+                        "ENTRY %%main (p: f32[1], q: f32[1]) -> f32[1] {\n  %%p = %s parameter(0)\n  %%q = %s parameter(1)\n"
+                        "  %%moved = %s negate(%%p)\n  ROOT %%sorted = %s sort(%%p%s), dimensions={%u}, to_apply=%%less\n}\n",
+                        shape, shape, shape, pair, beside, cases[_i].along);
+    g_autoptr(EchProgram) program = ech_test_program(text, cases[_i].device);
+    EchKernelCost counted = price_in(program, "sorted", cases[_i].device, ECH_KERNEL_COMPILER, true),
+                  real = price_in(program, "sorted", cases[_i].device, ECH_KERNEL_HARDWARE, true);
+    double network = (double)real.busy_compute * cases[_i].ghz * 1e-3;
+    ck_assert_msg(fabs(network / cases[_i].bundles - 1) < cases[_i].within, "%s on %s: %g cycles, the schedule has %g", shape, cases[_i].device, network,
+                  cases[_i].bundles);
+    ck_assert_int_lt(counted.busy_compute, real.busy_compute / 4);
+    ck_assert_int_ge(real.time, real.busy_compute);
 }
 END_TEST
 
@@ -924,6 +1014,12 @@ START_TEST(ragged_costs)
     bool carried;
     ck_assert(ech_program_kernel_time(program, grouped, &model, &own, 49345333, NULL, &time, &carried));
     ck_assert(!carried && time == hardware.time);
+    g_autoptr(EchValidation) validation = ech_validate_program(program, chip, false, NULL);
+    ck_assert_ptr_nonnull(validation);
+    bool told = false;
+    for (guint k = 0; k < validation->notes->len; k++)
+        told |= strstr(g_ptr_array_index(validation->notes, k), "products of ragged groups") != NULL;
+    ck_assert(told);
 }
 END_TEST
 
@@ -1221,7 +1317,10 @@ int main(void)
     tcase_add_loop_test(tests, cut_costs, 0, 4);
     tcase_add_loop_test(tests, small_costs, 0, 3);
     tcase_add_loop_test(tests, window_costs, 0, 10);
-    tcase_add_loop_test(tests, several_results_cost, 0, 3);
+    tcase_add_loop_test(tests, several_results_cost, 0, 5);
+    tcase_add_loop_test(tests, sorts_compare, 0, 12);
+    tcase_add_test(tests, products_of_products_cost);
+    tcase_add_test(tests, unlaid_pools_cost);
     tcase_add_test(tests, other_tiles_cost);
     tcase_add_loop_test(tests, gradients_cost, 0, 5);
     tcase_add_loop_test(tests, filters_cost, 0, 6);

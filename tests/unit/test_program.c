@@ -893,6 +893,53 @@ START_TEST(asynchronous_computations_take_a_branch)
 }
 END_TEST
 
+/* Operations of XLA's of 2026: the upper half of a product, which JAX 0.12's random numbers count by, sums along a dimension, elements in another order. */
+START_TEST(late_operations_are_known)
+{
+    static const char text[] = "HloModule late, is_scheduled=true\n\n"
+                               "%sum (s: u32[], t: u32[]) -> u32[] {\n"
+                               "  %s = u32[] parameter(0)\n"
+                               "  %t = u32[] parameter(1)\n"
+                               "  ROOT %u = u32[] add(%s, %t)\n"
+                               "}\n\n"
+                               "%high (a: u32[1024]) -> u32[1024] {\n"
+                               "  %a = u32[1024]{0} parameter(0)\n"
+                               "  ROOT %h = u32[1024]{0} mulhi(%a, %a)\n"
+                               "}\n\n"
+                               "ENTRY %main (p: u32[1024]) -> u32[1024] {\n"
+                               "  %p = u32[1024]{0} parameter(0)\n"
+                               "  %f = u32[1024]{0} fusion(%p), kind=kLoop, calls=%high\n"
+                               "  %c = u32[1024]{0} scan(%f), dimensions={0}, to_apply=%sum\n"
+                               "  ROOT %r = u32[1024]{0} shuffle(%c)\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v5e");
+    static const char *const names[] = {"h", "c", "r"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+        ck_assert_uint_ne(program->instructions[ech_test_instruction(program, names[i])].opcode, ECH_HLO_UNKNOWN);
+    g_autoptr(EchTrace) trace = lower(program);
+    ck_assert_uint_eq(work_of(trace, ECH_WORK_VECTOR), 2 * 1024);
+}
+END_TEST
+
+/* Ragged products as JAX hands them over: every row is multiplied once, whether its group tells which matrix, or which result it is summed into. */
+START_TEST(ragged_products_multiply_each_row_once)
+{
+    static const char text[] = "HloModule ragged\n\n"
+                               "ENTRY %main (x: bf16[64,16], w: bf16[8,16,32], n: s32[8]) -> bf16[8,16,32] {\n"
+                               "  %x = bf16[64,16]{1,0} parameter(0)\n"
+                               "  %w = bf16[8,16,32]{2,1,0} parameter(1)\n"
+                               "  %n = s32[8]{0} parameter(2)\n"
+                               "  %y = bf16[64,32]{1,0} ragged-dot(%x, %w, %n), lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, "
+                               "rhs_group_dims={0}\n"
+                               "  ROOT %g = bf16[8,16,32]{2,1,0} ragged-dot(%x, %y, %n), lhs_contracting_dims={0}, rhs_contracting_dims={0}, "
+                               "lhs_ragged_dims={0}\n"
+                               "}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "tpu-v5e");
+    g_autoptr(EchTrace) trace = lower(program);
+    ck_assert_uint_eq(work_of(trace, ECH_WORK_MATRIX), 2 * (2 * 64 * 16 * 32));
+}
+END_TEST
+
 /* What another device sends comes in beside what goes out, all of its bytes. */
 START_TEST(messages_between_devices_come_and_go)
 {
@@ -989,6 +1036,78 @@ START_TEST(unscheduled_programs_get_an_order)
     for (EchId i = 0; i < program->n_instructions; i++)
         for (uint32_t k = 0; k < program->instructions[i].n_operands; k++)
             ck_assert_uint_lt(ech_program_operand(program, &program->instructions[i], k), i);
+}
+END_TEST
+
+/* A TPU's compiler makes products of Fourier transforms, three real ones for a complex one: of 8,192 points by matrices of 64 and 128, of a few by one. */
+START_TEST(transforms_become_products)
+{
+    static const struct {
+        const char *in, *out, *type;
+        uint64_t points, work;
+    } cases[] = {{"c64[32,8192]", "c64[32,8192]", "FFT", 8192, UINT64_C(3) * 2 * 32 * 8192 * (64 + 128)},
+                 {"f32[4,8,8192]", "c64[4,8,4097]", "RFFT", 8192, UINT64_C(3) * 2 * 32 * 8192 * (64 + 128)},
+                 {"c64[4097]", "f32[8192]", "IRFFT", 8192, UINT64_C(2) * 8192 * (3 * 64 + 2 * 128)},
+                 {"c64[1024,100]", "c64[1024,100]", "IFFT", 100, UINT64_C(3) * 2 * 1024 * 100 * 100},
+                 {"f32[1024,128]", "c64[1024,65]", "RFFT", 128, UINT64_C(2) * 2 * 1024 * 65 * 128},
+                 {"c64[1024,65]", "f32[1024,128]", "IRFFT", 128, UINT64_C(2) * 2 * 1024 * 65 * 128}};
+    g_autofree char *text = g_strdup_printf("HloModule transform\n\nENTRY %%main (p: %s) -> %s {\n  %%p = %s parameter(0)\n"
+                                            "  ROOT %%f = %s fft(%%p), fft_type=%s, fft_length={%" G_GUINT64_FORMAT "}\n}\n",
+                                            cases[_i].in, cases[_i].out, cases[_i].in, cases[_i].out, cases[_i].type, cases[_i].points);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) given = ech_test_program(text, "tpu-v5e");
+    g_autoptr(EchProgram) prepared = ech_program_prepare(given, "tpu-v5e", diag, NULL);
+    ck_assert_ptr_nonnull(prepared);
+    g_autoptr(EchTrace) trace = lower(prepared);
+    ck_assert_uint_eq(work_of(trace, ECH_WORK_MATRIX), cases[_i].work);
+}
+END_TEST
+
+/* Transforms that make no sense, or of sizes that no product is made for, stay as they are. */
+START_TEST(other_transforms_stay)
+{
+    static const char *const lines[] = {"%p = c64[8,100003] parameter(0)\n  ROOT %f = c64[8,100003] fft(%p), fft_type=FFT, fft_length={100003}",
+                                        "%p = c64[8,16,16] parameter(0)\n  ROOT %f = c64[8,16,16] fft(%p), fft_type=FFT, fft_length={16,16}",
+                                        "%p = c64[8,16] parameter(0)\n  ROOT %f = c64[9,16] fft(%p), fft_type=FFT, fft_length={16}",
+                                        "%p = c64[8,16] parameter(0)\n  ROOT %f = c64[8,16] fft(%p), fft_type=FFT, fft_length={8}",
+                                        "%p = c128[8,16] parameter(0)\n  ROOT %f = c128[8,16] fft(%p), fft_type=FFT, fft_length={16}",
+                                        "%p = (c64[8,16]) parameter(0)\n  ROOT %f = c64[8,16] fft(%p), fft_type=FFT, fft_length={16}",
+                                        "%p = c64[] parameter(0)\n  ROOT %f = c64[] fft(%p), fft_type=FFT, fft_length={1}"};
+    g_autofree char *text = g_strdup_printf("HloModule transform\n\nENTRY %%main (p: c64[8,16]) -> c64[8,16] {\n  %s\n}\n", lines[_i]);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) given = ech_test_program(text, "tpu-v5e");
+    g_autoptr(EchProgram) prepared = ech_program_prepare(given, "tpu-v5e", diag, NULL);
+    ck_assert_ptr_nonnull(prepared);
+    ck_assert_uint_eq(ech_diag_count(diag, "transforms_made_products"), 0);
+}
+END_TEST
+
+/* A module that is still one for all devices says so, in both spellings of shardings and around what is written for one device. */
+START_TEST(whole_modules_say_so)
+{
+    static const char *const shardings[] = {"{devices=[2,1,2]<=[4] last_tile_dim_replicate}", "{mesh['x'=2,'y'=2], [{'y'}, {}]}",
+                                            "{mesh['x'=4], [{'x':(1)2}, {}]}", "{mesh['x'=4], [{}, {}]}"};
+    static const char *const bodies[] = {"  ROOT %n = f32[64,1024]{1,0} negate(%p)\n}\n",
+                                         "  %l = f32[32,1024]{1,0} custom-call(%p), custom_call_target=\"xla.sdy.GlobalToLocalShape\"\n"
+                                         "  %s = f32[32,1024]{1,0} all-reduce(%l), replica_groups={}, to_apply=%sum\n"
+                                         "  ROOT %g = f32[64,1024]{1,0} custom-call(%s), custom_call_target=\"xla.sdy.LocalToGlobalShape\"\n}\n"};
+    static const char sum[] =
+        "%sum (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %c = f32[] add(%a, %b)\n}\n\n";
+    const char *expected = "(256 KiB of arguments, of which each device holds 128 KiB)";
+    for (size_t body = 0; body < G_N_ELEMENTS(bodies); body++)
+        for (size_t k = 0; k < G_N_ELEMENTS(shardings); k++) {
+            g_autofree char *text = g_strdup_printf("HloModule whole, num_partitions=4\n\n%sENTRY %%main (p: f32[64,1024]) -> f32[64,1024] {\n"
+                                                    "  %%p = f32[64,1024]{1,0} parameter(0), sharding=%s\n%s",
+                                                    sum, shardings[k], bodies[body]);
+            g_autoptr(EchDiag) diag = ech_diag_new();
+            g_autoptr(EchProgram) whole = ech_test_program(text, "tpu-v5e");
+            g_autoptr(EchProgram) prepared = ech_program_prepare(whole, "tpu-v5e", diag, NULL);
+            ck_assert_ptr_nonnull(prepared);
+            bool said = false, split = k < 3;
+            for (const char *const *remark = ech_diag_remarks(diag); *remark; remark++)
+                said |= strstr(*remark, "not partitioned yet") && (!split || strstr(*remark, expected));
+            ck_assert_msg(said == (split || body == 1), "%s, %zu", shardings[k], body);
+        }
 }
 END_TEST
 
@@ -1737,6 +1856,11 @@ int main(void)
     tcase_add_test(small, asynchronous_computations_do_their_work);
     tcase_add_test(small, asynchronous_loops_do_all_their_trips);
     tcase_add_test(small, asynchronous_computations_take_a_branch);
+    tcase_add_test(small, ragged_products_multiply_each_row_once);
+    tcase_add_test(small, late_operations_are_known);
+    tcase_add_test(small, whole_modules_say_so);
+    tcase_add_loop_test(small, transforms_become_products, 0, 6);
+    tcase_add_loop_test(small, other_transforms_stay, 0, 7);
     tcase_add_test(small, messages_between_devices_come_and_go);
     tcase_add_loop_test(small, fusions_in_their_operands_place, 0, G_N_ELEMENTS(fused));
     tcase_add_test(small, fetched_operands_hand_their_place_on);

@@ -43,6 +43,8 @@ void pretend_xla_push(const char *text)
         free(id);
     } else if (strncmp(text, "Thunk:#", 7) == 0) {
         place.instruction = value_of(text, "hlo_op=", "#");
+        if (place.instruction)
+            place.instruction[strcspn(place.instruction, ",")] = '\0'; /* since JAX 0.11 ",unique_hlo_op_id=7" follows */
         place.owned = true;
     }
     if (depth < DEEPEST)

@@ -41,6 +41,8 @@ class _Program:
         self.lowered, self.n_devices, self.memory = lowered, n_devices, executable.get_compiled_memory_stats()
         self.calls = self.beside = 0
         self.kept = sorted(lowered._lowering.compile_args["kept_var_idx"])  # which of its arguments are the program's parameters
+        self.in_place, self.puts = pretend_versions.mutations_of(lowered._lowering)
+        self.own = [k for k in range(len(results)) if not self.puts or self.puts[k] is None]  # results that it returns
         self.written = written
         self.given, self.noted, self.noted_at = {}, {}, 0.0
 
@@ -160,7 +162,7 @@ class _Compiled:
 
     @property
     def output_shardings(self):
-        return self._program.tree.unflatten([sharding for _, sharding in self._program.results])
+        return self._program.tree.unflatten([self._program.results[k][1] for k in self._program.own])
 
     def __getattr__(self, name):
         if name in ("in_tree", "out_tree", "args_info", "in_avals", "out_info", "donate_argnums"):
@@ -218,8 +220,9 @@ class _Pretended:
         said = [[None if _unsaid(s) else str(s) for s in args[which]] for which in ("in_shardings", "out_shardings")]
         # By its leaves: JAX has made the classes around them anew, without what their constructors would have set, so that they may not print.
         given = [str(info) for info in self.jax.tree.leaves(lowered.args_info, is_leaf=lambda leaf: hasattr(leaf, "donated"))]
-        what = (said[1], [s is None for s in said[0]], [chip.id for chip in chips], str(lowered.out_tree), str(lowered.in_tree), given, sorted(options.items()))
-        text = lowering.stablehlo().operation.get_asm(enable_debug_info=False)
+        open_ones = [s is None for s in said[0]] if len(chips) > 1 else []
+        what = (said[1], open_ones, [chip.id for chip in chips], str(lowered.out_tree), str(lowered.in_tree), given, sorted(options.items()))
+        text = _without_defaults(lowering.stablehlo().operation.get_asm(enable_debug_info=False))
         key = hashlib.sha256((text + repr(what)).encode()).hexdigest()
         with self.compiling:
             if key not in self.written:
@@ -276,7 +279,7 @@ class _Pretended:
         folder, kept = self.keep(name, self.chip, executable, error)
         if error is not None:
             raise error
-        results = self.jax.tree.leaves(lowered.out_info)
+        results = pretend_versions.results_of(self.jax, lowered)
         donated = [info.donated for info in self.jax.tree.leaves(lowered.args_info, is_leaf=lambda leaf: hasattr(leaf, "donated"))]
         _say("%s: compiled for %d x %s in %.1f s" % (os.path.basename(folder), n, self.chip, time.monotonic() - begun))
         places = self.shardings_of(lowering, lowering.compile_args["out_shardings"], executable.get_output_shardings(),
@@ -341,15 +344,21 @@ class _Pretended:
             self.note_call(program, self.jax.tree.leaves(given))
 
     def call(self, program, given, named):
-        leaves = self.jax.tree.leaves((given, named))
-        self.note_call(program, leaves)
+        holders = self.jax.tree.leaves((given, named))
+        leaves = [pretend_versions.values_of(leaf) for leaf in holders]
+        self.note_call(program, leaves + [pretend_versions.values_of(one) for one in program.in_place])
         known = self.known_of(program, leaves)
         results = [known[k] if k in known else self.arrays.zeros(info, sharding) for k, (info, sharding) in enumerate(program.results)]
         program.was_given(leaves, self.arrays.is_made)
         for leaf, gone in zip(leaves, program.donated if len(leaves) == len(program.donated) else ()):
             if gone and isinstance(leaf, self.jax.Array) and not leaf.is_deleted():
                 leaf.delete()
-        return self.jax.tree.unflatten(program.tree, results)
+        if program.puts:
+            parameters = [holders[k] for k in program.kept] + program.in_place
+            for k, at in enumerate(program.puts):
+                if at is not None:
+                    pretend_versions.put_into(parameters[at], results[k])
+        return self.jax.tree.unflatten(program.tree, [results[k] for k in program.own])
 
     def known_of(self, program, leaves):
         """Results whose values are known, by their numbers."""
@@ -387,6 +396,12 @@ class _Pretended:
 def _unsaid(sharding):
     """Whether the program leaves it to the compiler."""
     return type(sharding).__name__ in ("UnspecifiedValue", "AUTO")
+
+
+def _without_defaults(text):
+    """A module without what it says of arrays that lie whole on the device: since JAX 0.12 it does for those alone that the program put there."""
+    said = r'mhlo\.memory_kind = "device"|sdy\.sharding = #sdy\.sharding<@empty_mesh, [^>]*>|sdy\.mesh @empty_mesh = .*'
+    return re.sub(r"[{}, ]+", " ", re.sub(said, "", text)).replace(" )", ")")
 
 
 def begin(finder):
@@ -520,7 +535,20 @@ def _profile_nothing(jax):
     """libtpu's profiler, which JAX starts beside its own, has nothing to attach to."""
     from jax._src import profiler
     nothing = _said(lambda *given, **named: None, "jax.profiler: nothing is run, and no profile is written; echelon run -o DIR leaves a timeline")
-    for name in ("start_trace", "stop_trace", "start_server", "stop_server"):
+    names = ["start_trace", "stop_trace", "start_server", "stop_server"]
+    session = getattr(profiler, "ProfileSession", None)
+    if session:  # since JAX 0.12 a trace is an object, which says itself whether it runs
+        def start(own):
+            nothing()
+            own._is_running, profiler._profile_state.session = True, own
+            return own
+
+        def stop(own):
+            own._is_running, profiler._profile_state.session = False, None
+
+        session.start, session.stop, session.export_profile_data = start, stop, nothing
+        names[:2] = ["export_profile_data"]
+    for name in names:
         for module in (profiler, jax.profiler):
             if hasattr(module, name):
                 setattr(module, name, nothing)

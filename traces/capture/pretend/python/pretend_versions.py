@@ -59,6 +59,37 @@ def devices_of(lowering):
     return lowering._device_list if hasattr(lowering, "_device_list") else lowering.compile_args.get("device_assignment")
 
 
+def mutations_of(lowering):
+    """Arrays that a program changes in place (jax.new_ref): those that it closes over, which come after its parameters, and for each result the parameter that it
+    is put into, or None."""
+    mutated = lowering.compile_args.get("mut")
+    return (list(mutated.in_mut), list(mutated.out_mut)) if mutated else ([], [])
+
+
+def _holder_of(what):
+    """Where such an array keeps its values: in one of its own making since 0.9."""
+    holder = getattr(what, "_refs", what)
+    return holder if type(what).__name__ in ("Ref", "ArrayRef", "MutableArray") and hasattr(holder, "_buf") else None
+
+
+def values_of(what):
+    holder = _holder_of(what)
+    return what if holder is None else holder._buf
+
+
+def put_into(what, values):
+    holder = _holder_of(what)
+    if holder is not None:
+        holder._buf = values
+
+
+def results_of(jax, lowered):
+    """Shapes and types of all that a lowered program gives back, what it changes in place included."""
+    if not mutations_of(lowered._lowering)[1]:
+        return jax.tree.leaves(lowered.out_info)
+    return [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in lowered._lowering.compile_args["global_out_avals"]]
+
+
 def mesh_around(jax):
     """The mesh that the program has set around, or None."""
     from jax._src import mesh
