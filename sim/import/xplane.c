@@ -800,7 +800,8 @@ static bool read_programs(Reader *r, const EchWire *file, const Plane *plane, GA
     /* They are looked up by number: the order of the table does not matter. */
     g_hash_table_iter_init(&iter, plane->events);
     while (g_hash_table_iter_next(&iter, &key, &value)) {
-        EchWire wire = wire_of(file, ((Metadata *)value)->body);
+        const Metadata *named = value;
+        EchWire wire = wire_of(file, named->body);
         EchWireField f;
         uint64_t id = (uint64_t) * (const int64_t *)key;
         Span module = {0};
@@ -820,7 +821,7 @@ static bool read_programs(Reader *r, const EchWire *file, const Plane *plane, GA
         if (!module.n)
             continue;
         if (found)
-            g_array_append_val(found, ((Found){((Metadata *)value)->name, module}));
+            g_array_append_val(found, ((Found){named->name.data ? named->name : (Span){(const uint8_t *)"", 0}, module}));
         else
             ech_xplane_programs_add(r->programs, id, module.data, module.n);
         n++;
