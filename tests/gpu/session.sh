@@ -30,7 +30,8 @@ budget=${BUDGET:-540} work=${WORK:-/tmp/echelon-session} python=${PYTHON:-python
 [ -n "${VIRTUAL_ENV:-}" ] || VIRTUAL_ENV=$("$python" -c 'import sys; print(sys.prefix)' 2>/dev/null)
 export VIRTUAL_ENV
 mkdir -p "$work/done" "$work/logs" && work=$(cd "$work" && pwd) || exit 1
-[ -z "${EARLIER:-}" ] || tar -xzf "$EARLIER" -C "$work" || echo "no earlier session in $EARLIER: starting anew"
+printf '%s\n' "$here" "$VIRTUAL_ENV" >"$work/paths.txt" # What ship.sh takes out of captures
+[ -z "${EARLIER:-}" ] || tar -xzf "$EARLIER" --exclude=./paths.txt -C "$work" || echo "no earlier session in $EARLIER: starting anew"
 
 echelon=${2:-$here/build/release/echelon}
 # A build of another machine may be there and lack its libraries here.
@@ -215,6 +216,19 @@ cupti_torch_pool() {
     "$python" "$here/traces/capture/gpu/torch_step.py" --gpu --plain && shrink torch-pool
 }
 
+# Managed memory: CUPTI's counters of it, which a driver may refuse while it starts.
+cupti_managed() {
+  local file
+  mkdir -p "$work/captures/managed"
+  "$echelon" capture -o "$work/captures/managed/cupti" -- "$python" "$here/traces/capture/gpu/managed.py" || return 1
+  for file in "$work"/captures/managed/cupti.*.capture; do
+    grep '^refused' "$file"
+    grep -q '^unified ' "$file" && gzip -9f "$file" && return 0
+  done
+  echo "no migration was captured"
+  return 1
+}
+
 # What it costs to be captured: the same steps with and without.
 overhead() {
   has_module torch || { echo "no PyTorch here"; return 1; }
@@ -290,7 +304,7 @@ summary() {
 
 device_name=$name
 export here work echelon python device_name
-export -f environment grow_memory check_engine suite has_module torch_captures jax_captures cupti_torch cupti_jax jax_without_graphs cupti_torch_graph cupti_torch_pool overhead pretended_torch shrink validate
+export -f environment grow_memory check_engine suite has_module torch_captures jax_captures cupti_torch cupti_jax jax_without_graphs cupti_torch_graph cupti_torch_pool cupti_managed overhead pretended_torch shrink validate
 rm -f "$work/left.md" "$work/done/engine" # This machine may be another one
 keep_packing &
 packer=$!
@@ -314,6 +328,7 @@ stage jax-without-graphs 60 jax_without_graphs
 stage overhead 60 overhead
 stage cupti-torch-graph 40 cupti_torch_graph
 stage cupti-torch-pool 40 cupti_torch_pool
+stage cupti-managed 30 cupti_managed
 [ ! -d "$work/captures" ] || rm -f "$work/done/validate"
 stage validate 120 validate
 # What the suite had no time for, if there is some after all.

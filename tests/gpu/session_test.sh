@@ -31,10 +31,19 @@ grep -q 'environment: done by an earlier call' "$folder/second.log" || fail "the
 cmp -s "$folder/out/h100-sxm-calibrated.yaml" "$folder/out2/h100-sxm-calibrated.yaml" || fail "calibrated twice"
 grep -q 'torch: exit code 1' "$folder/second.log" || fail "PyTorch was not tried again"
 
+# A capture with paths of that machine in it.
+mkdir -p "$folder/more/captures/torch" && tar -xzf "$folder/out/session.tar.gz" -C "$folder/more" || fail "the archive is not whole"
+tree=$(cd "$here/../.." && pwd)
+grep -qxF "$tree" "$folder/more/paths.txt" || fail "the tree's path is not kept"
+printf 'echelon-capture 1\nclock 1 1\nkernel 10 20 0 7 1 1 1 1 32 1 1 "%s/step.py"\nend\n' "$tree" >"$folder/more/captures/torch/cupti.1.capture"
+tar -czf "$folder/out/session.tar.gz" -C "$folder/more" .
+
 # What ships: under the product's own name, and yet no profile of that product is taken for one of this specimen.
 mkdir -p "$folder/tree"
 bash "$here/ship.sh" "$folder/out" "$folder/tree" "$echelon" >"$folder/ship.log" 2>&1 || fail "nothing to ship"
 for file in table.md calibration.txt copy-ladder.ech copy-ladder.json.gz; do [ -s "$folder/tree/traces/gpu_h100-sxm/$file" ] || fail "ship.sh left no $file"; done
+shipped=$(zcat "$folder/tree/traces/gpu_h100-sxm/torch_cupti.1.capture.gz") || fail "ship.sh left no capture"
+[[ $shipped == *\"/home/*/step.py\"* && $shipped != *"$tree"* && ${#shipped} = "$(($(wc -c <"$folder/more/captures/torch/cupti.1.capture") - 1))" ]] || fail "paths are shipped: $shipped"
 export ECHELON_DEVICES=$folder/tree/configs/devices
 "$echelon" list devices | grep -q 'h100-sxm-calibrated .*NVIDIA H100 80GB HBM3, calibrated 20' || fail "the calibrated device is not listed"
 "$echelon" run --trace "$folder/tree/traces/gpu_h100-sxm/copy-ladder.ech" --device h100-sxm-calibrated >/dev/null || fail "the calibrated device cannot be named"

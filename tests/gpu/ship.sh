@@ -2,7 +2,7 @@
 # Puts what a session on a GPU has left into the tree, and looks whether it is of use there.
 # usage: tests/gpu/ship.sh OUT [TREE [ECHELON]]        OUT: of tests/gpu/session.sh; TREE: this one; ECHELON: the tree's release build
 # leaves configs/devices/NAME-calibrated.yaml and traces/gpu_NAME/: table.md with date and command, calibration.txt, each case's trace (.ech) and its
-#   comparison (.json.gz), captures of up to 1 MB. To be done by hand then: validation/cuda_engine.md and the last row of README.md's table, traces/README.md, the
+#   comparison (.json.gz), captures of up to 1 MB, in which paths of that machine stand no longer. To be done by hand then: validation/cuda_engine.md and the last row of README.md's table, traces/README.md, the
 #   commit. A file calibrated on one specimen never stands in for its kind: a profile that names the product is still matched with the data-sheet file
 #   (h100-sxm, h200).
 set -eu
@@ -31,10 +31,17 @@ for trace in "$work"/suite/*.ech; do
   "$echelon" run --trace "$trace" --device "$device" >/dev/null || [ $? = 3 ] || { echo "$case: the trace and the device file do not go together"; exit 1; }
 done
 for comparison in "$work"/suite/*.json; do gzip -9nc "$comparison" >"$folder/$(basename "$comparison").gz"; done
+# Where the tree and Python lay there becomes another path of as many characters: lengths are told in pickles and protobufs.
+neutral=/home/user/$(printf '%*s' 300 '' | tr ' ' x)
+expressions=()
+while read -r path; do
+  [ ${#path} -lt 4 ] || expressions+=(-e "s|$(printf '%s' "$path" | sed 's/[].*^$|\\[]/\\&/g')|${neutral:0:${#path}}|g")
+done < <(sort -r "$work/paths.txt" 2>/dev/null)
+anonymous() { if [ ${#expressions[@]} -gt 0 ]; then LC_ALL=C sed "${expressions[@]}"; else cat; fi; }
 find "$work/captures" "$work/suite" -name '*.capture*' -size -1000k -o -path '*captures*' -name '*.gz' -size -1000k 2>/dev/null | while read -r capture; do
   "$echelon" info "$capture" >/dev/null || { echo "$capture cannot be read"; continue; }
   target=$folder/$(echo "${capture#"$work"/}" | sed 's,^captures/,,; s,^suite/,,; s,/,_,g')
-  case $capture in *.gz) cp "$capture" "$target" ;; *) gzip -9nc "$capture" >"$target.gz" ;; esac
+  case $capture in *.gz) zcat "$capture" | anonymous | gzip -9n >"$target" ;; *) anonymous <"$capture" | gzip -9n >"$target.gz" ;; esac
 done
 echo "$tree/configs/devices/$name.yaml, $folder: $(ls "$folder" | wc -l) files, $(du -sh "$folder" | cut -f 1)"
 echo "now: validation/cuda_engine.md and the last row of README.md's table from $folder/table.md, a line of traces/README.md, git add"
