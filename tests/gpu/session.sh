@@ -30,8 +30,8 @@ budget=${BUDGET:-540} work=${WORK:-/tmp/echelon-session} python=${PYTHON:-python
 [ -n "${VIRTUAL_ENV:-}" ] || VIRTUAL_ENV=$("$python" -c 'import sys; print(sys.prefix)' 2>/dev/null)
 export VIRTUAL_ENV
 mkdir -p "$work/done" "$work/logs" && work=$(cd "$work" && pwd) || exit 1
-printf '%s\n' "$here" "$VIRTUAL_ENV" >"$work/paths.txt" # What ship.sh takes out of captures
-[ -z "${EARLIER:-}" ] || tar -xzf "$EARLIER" --exclude=./paths.txt -C "$work" || echo "no earlier session in $EARLIER: starting anew"
+[ -z "${EARLIER:-}" ] || tar -xzf "$EARLIER" -C "$work" || echo "no earlier session in $EARLIER: starting anew"
+printf '%s\n' "$here" "$VIRTUAL_ENV" >>"$work/paths.txt" # What ship.sh takes out of captures, those of an earlier call's machine too
 
 echelon=${2:-$here/build/release/echelon}
 # A build of another machine may be there and lack its libraries here.
