@@ -893,14 +893,17 @@ static bool read_space(Reader *r, const uint8_t *data, size_t n, GError **error)
         ech_capture_baseline(r->capture, (EchTier)b->tier, b->device, b->before);
     }
     ech_xplane_programs_apply(r->programs, r->capture, r->ret->diag);
+    uint64_t programs = ech_diag_count(r->ret->records, "Hlo Proto");
+    if (programs > 0)
+        ech_trace_builder_printf_property(r->builder, ECH_PROGRAMS_BESIDE, "%" G_GUINT64_FORMAT, programs);
     if (!ech_xplane_finish(r->x, error))
         return false;
-    const char *main = ech_trace_main_program(r->ret->trace), *number = main ? strchr(main, '(') : NULL;
-    if (number && ech_diag_count(r->ret->records, "Hlo Proto"))
+    g_autofree char *main = programs > 0 ? ech_trace_main_program(r->ret->trace) : NULL;
+    if (main)
         ech_diag_remark(r->ret->diag,
-                        "the profile holds the programs that ran: 'echelon import FILE --program %.*s -o program.hlo.pb' takes one out, for what its memory "
+                        "the profile holds the programs that ran: 'echelon import FILE --program %s -o program.hlo.pb' takes one out, for what its memory "
                         "holds by name and for passes",
-                        (int)(number - main), main);
+                        main);
     return true;
 }
 

@@ -804,9 +804,10 @@ static void say_nothing(const Pass *p, bool told, EchDiag *diag)
     }
     g_autoptr(GPtrArray) arguments = ech_survey_unnamed(&p->s, p->o->names);
     g_autofree char *unnamed = arguments ? ech_pass_unnamed(p->o->names, arguments) : NULL;
+    g_autofree char *untold = told ? NULL : ech_users_untold(&p->s);
     ech_diag_remark(diag, "offload: left the trace as it is: %s",
                     p->arrays->len > 0 ? "what could go is in use at its fullest moment"
-                    : !told            ? "it does not say which arrays its operations use"
+                    : untold           ? untold
                     : unnamed          ? unnamed
                                        : "no array fits what was asked for");
 }

@@ -381,10 +381,8 @@ static void say_nothing(const RematOptions *o, const EchRemat *r, bool fitting, 
     else {
         g_autoptr(GPtrArray) arguments = ech_survey_unnamed(r->s, o->names), none = g_ptr_array_new(); /* what is made again is no argument */
         g_autofree char *unnamed = arguments ? ech_pass_unnamed(o->names, none) : NULL;
-        ech_diag_remark(diag, "remat: left the trace as it is: %s",
-                        !ech_users_of_arrays(&r->users, r->s) ? "it does not say which arrays its operations use"
-                        : unnamed                             ? unnamed
-                                                              : "no array fits what was asked for");
+        g_autofree char *untold = ech_users_of_arrays(&r->users, r->s) ? NULL : ech_users_untold(r->s);
+        ech_diag_remark(diag, "remat: left the trace as it is: %s", untold ? untold : unnamed ? unnamed : "no array fits what was asked for");
     }
 }
 

@@ -1,5 +1,7 @@
 #include "sim/pass/survey.h"
 
+#include "sim/trace/step.h"
+
 #include <string.h>
 
 bool ech_survey_is_host(const EchSurvey *survey, EchId memory)
@@ -279,6 +281,14 @@ bool ech_users_of_arrays(const EchUsers *users, const EchSurvey *survey)
             return true;
     }
     return false;
+}
+
+char *ech_users_untold(const EchSurvey *survey)
+{
+    static const char untold[] = "it does not say which arrays its operations use";
+    g_autofree char *program = ech_trace_get_property(survey->t, ECH_PROGRAMS_BESIDE) ? ech_trace_main_program(survey->t) : NULL;
+    return program ? g_strdup_printf("%s; the program that the profile holds does: 'echelon import FILE --program %s -o program.hlo.pb'", untold, program)
+                   : g_strdup(untold);
 }
 
 void ech_users_clear(EchUsers *users)

@@ -71,6 +71,8 @@ typedef struct {
 void ech_users_init(EchUsers *users, const EchSurvey *survey, bool roots, bool writes);
 /** Whether any use is of an array: captures of PyTorch tell how much a kernel moves, but not of which array. */
 bool ech_users_of_arrays(const EchUsers *users, const EchSurvey *survey);
+/** What is said where none does; of a profile that holds the program, how to take that in its place. Owned by the caller. */
+char *ech_users_untold(const EchSurvey *survey) G_GNUC_WARN_UNUSED_RESULT;
 void ech_users_clear(EchUsers *users);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchUsers, ech_users_clear)
 

@@ -191,7 +191,7 @@ EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n)
     return (EchTraceStep *)(void *)g_array_steal(steps, NULL);
 }
 
-const char *ech_trace_main_program(const EchTrace *trace)
+char *ech_trace_main_program(const EchTrace *trace)
 {
     g_autoptr(GPtrArray) kinds = kinds_of(trace);
     const Kind *main = NULL;
@@ -200,7 +200,7 @@ const char *ech_trace_main_program(const EchTrace *trace)
         if (kind->by == BY_PROGRAM && (!main || kind->time > main->time))
             main = kind;
     }
-    return main ? main->stem : NULL;
+    return main ? g_strndup(main->stem, strcspn(main->stem, "(")) : NULL;
 }
 
 /* A part in the making. */

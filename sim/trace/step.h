@@ -13,13 +13,16 @@ typedef struct {
 } EchTraceStep;
 /** A queue of marks: each is one run of a compiled program, called after it. */
 #define ECH_QUEUE_OF_PROGRAMS "XLA Modules"
+/** A property of the trace: how many programs the file that it was read from holds beside it. */
+#define ECH_PROGRAMS_BESIDE "programs"
 
 /** In order. An optimizer's step ends a step of the program: from one to the next is a whole one, and what follows the last is none. Where no marks are
  * called so, the runs of the program that takes longest are steps, if it ran twice and for half the time of all. NULL and 0 where no two marks of a kind tell
  * steps. g_free. */
 EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
-/** Of the compiled programs that ran on the first device, by ECH_QUEUE_OF_PROGRAMS, the one that took longest in all: its mark's name, borrowed; NULL: none. */
-const char *ech_trace_main_program(const EchTrace *trace);
+/** Of the compiled programs that ran on the first device, by ECH_QUEUE_OF_PROGRAMS, the one that took longest in all: its name without its number ("jit_step"
+ * of "jit_step(6643)"), owned by the caller; NULL: none. */
+char *ech_trace_main_program(const EchTrace *trace) G_GNUC_WARN_UNUSED_RESULT;
 /** Whether a mark's name is an optimizer's step: a step goes from it to the next. */
 static inline bool ech_mark_is_optimizer(const char *name)
 {

@@ -244,3 +244,6 @@ exit 2
 $ echelon import traces/gpu_h100-sxm/jax_profile.xplane.pb.gz --program step --to ech
 echelon import: --program takes a program out as it stands; expected no --to, --format, --device, --beside or --anonymize with it
 exit 2
+$ for pass in offload remat; do echelon run --trace traces/gpu_h100-sxm/jax_profile.xplane.pb.gz --device h100-sxm --pass $pass | grep Nothing; done
+    Nothing: pass offload leaves it as it is: it does not say which arrays its operations use; the program that the profile holds does: 'echelon import FILE --program jit_step -o program.hlo.pb'.
+    Nothing: pass remat leaves it as it is: it does not say which arrays its operations use; the program that the profile holds does: 'echelon import FILE --program jit_step -o program.hlo.pb'.
