@@ -262,7 +262,7 @@ static void take_traces(RunOptions *options, char ***rest)
     *rest = g_strv_builder_end(files);
 }
 
-/* Whether @name is a memory snapshot that lies beside another capture of the same process, one of @files: "step.77.pickle", "step.77.pretend". */
+/* Whether @name is a memory snapshot that is read with another capture of the same process, one of @files: "step.77.pickle", "step.77.pretend". */
 static bool is_beside(const char *name, char *const *files)
 {
     g_autofree char *plain = g_str_has_suffix(name, ".gz") ? g_strndup(name, strlen(name) - 3) : g_strdup(name);
@@ -270,8 +270,7 @@ static bool is_beside(const char *name, char *const *files)
         return false;
     plain[strlen(plain) - strlen("pickle")] = '\0';
     for (; *files; files++) {
-        const char *kind = g_str_has_prefix(*files, plain) ? *files + strlen(plain) : "pickle";
-        if (!g_str_has_prefix(kind, "pickle"))
+        if (g_str_has_prefix(*files, plain) && g_str_has_prefix(*files + strlen(plain), "pretend"))
             return true;
     }
     return false;
