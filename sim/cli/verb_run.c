@@ -10,6 +10,7 @@
 #include "sim/experiment/find.h"
 #include "sim/experiment/output.h"
 #include "sim/experiment/sweep.h"
+#include "sim/replay/replay.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"
@@ -313,6 +314,21 @@ static bool take_captures(RunOptions *options, char **rest)
     return ranks;
 }
 
+/* Those of replays, and the GPU itself. */
+static bool check_engine(const char *engine, GError **error)
+{
+    const EchParam *param = ech_replay_params;
+    while (strcmp(param->name, "engine") != 0)
+        param++;
+    if (strcmp(engine, "cuda") == 0 || g_strv_contains(param->values, engine))
+        return true;
+    g_autoptr(GString) names = g_string_new(NULL);
+    for (const char *const *name = param->values; *name; name++)
+        g_string_append_printf(names, "%s, ", *name);
+    g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--engine: '%s' is unknown; expected one of %scuda", engine, names->str);
+    return false;
+}
+
 int ech_verb_run(int argc, char **argv)
 {
     g_auto(RunOptions) options = {.jobs = 1};
@@ -371,15 +387,14 @@ int ech_verb_run(int argc, char **argv)
         .find = options.find,
         .goals = (const char *const *)options.goals,
     };
-    static const char *const engines[] = {"auto", "native", "simgrid", "cuda", NULL};
-    if (options.engine && !g_strv_contains(engines, options.engine))
-        return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--engine: '%s' is unknown; expected one of auto, native, simgrid, cuda", options.engine));
+    GError *error = NULL;
+    if (options.engine && !check_engine(options.engine, &error))
+        return ech_cli_fail(error);
     if (g_strcmp0(options.engine, "cuda") == 0)
         return options.output ? ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--output: engine cuda writes no folder; expected --json"))
                               : ech_cli_cuda(rest[0], &overrides, NULL, 0, options.json);
     if (ranks)
         return ech_cli_ranks(&overrides, rest, options.output, options.json);
-    GError *error = NULL;
     g_autoptr(EchExperiment) experiment = ech_experiment_load(rest[0], &overrides, &error);
     if (!experiment)
         return ech_cli_fail(error);

@@ -588,19 +588,30 @@ static bool read_sweep(const EchYamlNode *sweep, GArray *axes, GHashTable *place
     return true;
 }
 
+/* What options of their own say, by the paths that settings and sweeps have for it. */
+#define N_GIVEN 5
+typedef struct {
+    const char *path, *option, *value; /* value NULL: not given */
+} Given;
+
+static void read_given(const EchExperimentOverrides *overrides, Given given[N_GIVEN])
+{
+    given[0] = (Given){"trace", "--trace", overrides->trace};
+    given[1] = (Given){"device", "--device", overrides->device};
+    given[2] = (Given){"allocator", "--allocator", overrides->allocator};
+    given[3] = (Given){"host_allocator", "--host-allocator", overrides->host_allocator};
+    given[4] = (Given){"replay.engine", "--engine", overrides->engine};
+}
+
 /* Nor because the command line says it otherwise elsewhere: --engine native --set replay.engine=simgrid. */
 static bool check_agreed(const EchExperimentOverrides *overrides, GError **error)
 {
-    const struct {
-        const char *path, *option, *value;
-    } given[] = {{"trace=", "--trace", overrides->trace},
-                 {"device=", "--device", overrides->device},
-                 {"allocator=", "--allocator", overrides->allocator},
-                 {"host_allocator=", "--host-allocator", overrides->host_allocator},
-                 {"replay.engine=", "--engine", overrides->engine}};
+    Given given[N_GIVEN];
+    read_given(overrides, given);
     for (const char *const *setting = overrides->settings; setting && *setting; setting++) {
-        for (size_t i = 0; i < G_N_ELEMENTS(given); i++) {
-            if (!given[i].value || !g_str_has_prefix(*setting, given[i].path) || strcmp(*setting + strlen(given[i].path), given[i].value) == 0)
+        for (size_t i = 0; i < N_GIVEN; i++) {
+            size_t path = strlen(given[i].path);
+            if (!given[i].value || !g_str_has_prefix(*setting, given[i].path) || (*setting)[path] != '=' || strcmp(*setting + path + 1, given[i].value) == 0)
                 continue;
             g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s %s: --set %s says otherwise; leave one of them out", given[i].option, given[i].value, *setting);
             return false;
@@ -613,16 +624,11 @@ static bool check_agreed(const EchExperimentOverrides *overrides, GError **error
  * command line has to name a trace and a device, whatever its sweep does. */
 static bool check_decided(const char *file, const EchExperimentOverrides *overrides, const GPtrArray *edits, guint n_own, const GArray *axes, GError **error)
 {
-    const struct {
-        const char *path, *option, *value;
-    } given[] = {{"trace", "--trace", overrides->trace},
-                 {"device", "--device", overrides->device},
-                 {"allocator", "--allocator", overrides->allocator},
-                 {"host_allocator", "--host-allocator", overrides->host_allocator},
-                 {"replay.engine", "--engine", overrides->engine}};
+    Given given[N_GIVEN];
+    read_given(overrides, given);
     const Axis *axis = NULL;
     g_autofree char *option = NULL;
-    for (size_t i = file ? 0 : 2; !axis && i < G_N_ELEMENTS(given); i++) {
+    for (size_t i = file ? 0 : 2; !axis && i < N_GIVEN; i++) {
         axis = given[i].value ? axis_over(axes, given[i].path, true) : NULL;
         option = axis ? g_strdup(given[i].option) : NULL;
     }
@@ -801,11 +807,10 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
         g_ptr_array_add(edits, g_strdup_printf("replay.engine=%s", overrides->engine));
     for (const char *const *setting = overrides->settings; setting && *setting; setting++) {
         /* The sweep is laid out below, so its edits come first. */
-        if (!g_str_has_prefix(*setting, "sweep")) {
-            bool said = overrides->engine && g_str_has_prefix(*setting, "replay.engine=");
-            if (!said)
-                g_ptr_array_add(edits, g_strdup(*setting));
-        } else if (!ech_yaml_edit(root, "", *setting, error))
+        bool sweep = g_str_has_prefix(*setting, "sweep"), said = overrides->engine && g_str_has_prefix(*setting, "replay.engine=");
+        if (!sweep && !said)
+            g_ptr_array_add(edits, g_strdup(*setting));
+        else if (sweep && !ech_yaml_edit(root, "", *setting, error))
             return NULL;
     }
     g_autoptr(GArray) axes = g_array_new(FALSE, FALSE, sizeof(Axis));

@@ -106,7 +106,7 @@ static char *with_plain_blanks(const uint8_t *data, size_t n, size_t *ret_n)
         bool blank;
     } signs[] = {{"\xc2\xa0", true}, {"\xe2\x80\xaf", true}, {"\xe2\x80\x87", true}, {"\xe2\x80\x89", true}, {"\xe2\x80\x8b", false}};
     const size_t most_copied = 1 << 20;
-    if (n == 0 || n > most_copied || memchr(data, 0, n))
+    if (n == 0 || n > most_copied || (!memchr(data, 0xc2, n) && !memchr(data, 0xe2, n)) || memchr(data, 0, n))
         return NULL;
     bool any = false;
     for (size_t k = 0; k < G_N_ELEMENTS(signs) && !any; k++)

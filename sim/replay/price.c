@@ -68,6 +68,7 @@ typedef struct {
     uint32_t multiprocessors;    /* Of a GPU whose program communicates; NOWHERE: nothing holds some of them. */
     double collective_blocks;    /* Multiprocessors that a collective holds. */
     uint32_t rounds;             /* What kernels have of them whose blocks have their tiles from the beginning; NOWHERE: there are no such kernels. */
+    const EchLink *host_link;    /* NULL where the device has none. */
     uint32_t beside[3];          /* What of the host link kernels on device memory leave to copies to the device, from it, and both ways at once. */
     double beside_kernel[3];     /* Bytes of that which kernels take for a unit of the port. */
     EchMeasured *measured;       /* Kernel times that the device file carries; NULL without any. */
@@ -123,7 +124,7 @@ static void map_way_beside(Map *map, size_t d, const EchLink *link, double rate,
  */
 static void map_beside(Map *map)
 {
-    const EchLink *link = ech_device_host_link(map->device, NULL);
+    const EchLink *link = map->host_link;
     const EchMemory *hbm = ech_device_memory_kind(map->device, ECH_MEM_HBM);
     double port = hbm ? port_capacity(hbm) : 0, rates[2], left[3], both_kept = 1;
     map->beside[0] = map->beside[1] = map->beside[2] = NOWHERE;
@@ -195,7 +196,11 @@ static bool has_kernels(const EchTrace *trace)
 static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
 {
     size_t room = device->n_memories + (3 + MAX_LANES) * device->n_links + device->n_units + 6;
-    *map = (Map){.device = device, .resources = g_new0(EchFluidResource, room), .kinds = g_new0(uint8_t, room), .owners = g_new0(uint32_t, room)};
+    *map = (Map){.device = device,
+                 .host_link = ech_device_host_link(device, NULL),
+                 .resources = g_new0(EchFluidResource, room),
+                 .kinds = g_new0(uint8_t, room),
+                 .owners = g_new0(uint32_t, room)};
     map->measured = ech_measured_new(device);
     map->launch = (EchTime)ech_device_number(device, "runtime.launch_ps", 0);
     map->alloc = (EchTime)ech_device_number(device, "runtime.alloc_ps", 0);
@@ -325,7 +330,7 @@ static bool is_host(const EchMemory *memory)
 /* Both directions together seldom share a link evenly: of an amount of both_ways that is shared evenly, each direction needs as much more or less. */
 static double both_weight(const Map *map, const EchLink *link, bool forward)
 {
-    double share = link == ech_device_host_link(map->device, NULL) ? map->both_to_share : 0.5;
+    double share = link == map->host_link ? map->both_to_share : 0.5;
     return 0.5 / (forward ? share : 1 - share);
 }
 
@@ -903,7 +908,7 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
     const EchLink *link =
         from && to && from != to ? ech_device_transfer_link(map->device, from, to, &forward) : link_to_peer(pricer, map, op, from, to, &forward);
     price->source = ECH_PRICE_PORT;
-    bool host = link && link == ech_device_host_link(map->device, NULL);
+    bool host = link && link == map->host_link;
     if (from && from == to) {
         if (map->port[memory_index(map, from)] != NOWHERE)
             row_add(row, map->port[memory_index(map, from)], port_amount(from, bytes, bytes) * device_copy_factor(map, from));

@@ -503,13 +503,13 @@ static EchTime sum_of_times(const EchNameTime *times, size_t n)
     return sum;
 }
 
-EchNameTime *ech_report_longest_alike(const EchReport *report, size_t most, size_t *ret_n)
+EchNameTime *ech_report_longest_alike(const EchNameTime *times, size_t n, size_t most, size_t *ret_n)
 {
-    size_t n, used = 0;
-    EchNameTime *times = ech_report_longest(report, SIZE_MAX, &n);
+    size_t used = 0;
     *ret_n = MIN(n, most);
     if (n <= most || sum_of_times(times, most) >= sum_of_times(times, n) / 2)
-        return times;
+        return g_memdup2(times, *ret_n * sizeof *times);
+    EchNameTime *alike = g_new(EchNameTime, n);
     g_autoptr(GHashTable) places = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL); /* what they share -> place + 1 */
     for (size_t i = 0; i < n; i++) {
         g_autofree char *line = ech_report_source_line(times[i].stack);
@@ -518,17 +518,17 @@ EchNameTime *ech_report_longest_alike(const EchReport *report, size_t most, size
                             line ? (int)strlen(line) : (int)strcspn(times[i].stack, "\n"), line ? line : times[i].stack);
         size_t at = GPOINTER_TO_SIZE(g_hash_table_lookup(places, shared));
         if (at > 0) {
-            times[at - 1].time = ech_time_add(times[at - 1].time, times[i].time);
-            times[at - 1].count += times[i].count;
-            times[at - 1].n_alike++;
+            alike[at - 1].time = ech_time_add(alike[at - 1].time, times[i].time);
+            alike[at - 1].count += times[i].count;
+            alike[at - 1].n_alike++;
         } else {
-            times[used++] = times[i];
+            alike[used++] = times[i];
             g_hash_table_insert(places, g_steal_pointer(&shared), GSIZE_TO_POINTER(used));
         }
     }
-    qsort(times, used, sizeof *times, compare_names);
+    qsort(alike, used, sizeof *alike, compare_names);
     *ret_n = MIN(used, most);
-    return times;
+    return alike;
 }
 
 char *ech_report_buffer_name(const EchTrace *trace, EchId buffer)

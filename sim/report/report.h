@@ -178,9 +178,9 @@ typedef struct {
 } EchNameTime;
 /** Kernels, copies and collectives by name, longest first, at most @most; g_free. */
 EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
-/** The same; but where the @most of them take less than half of the time of all, names that differ in the number they end in alone ("fusion.577") are taken
- * together if they come from one line of source: those of the layers of an unrolled program. */
-EchNameTime *ech_report_longest_alike(const EchReport *report, size_t most, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** The first @most of times[n], which are all of ech_report_longest(); but where those take less than half of the time of all, names that differ in the number
+ * they end in alone ("fusion.577") are taken together if they come from one line of source: those of the layers of an unrolled program. g_free. */
+EchNameTime *ech_report_longest_alike(const EchNameTime *times, size_t n, size_t most, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 /** Length of @name without such a number: "fusion" of "fusion.577". */
 size_t ech_report_stem(const char *name);
 

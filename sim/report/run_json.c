@@ -108,9 +108,10 @@ static void add_times(JsonBuilder *b, const EchReport *report, const char *membe
 
 static void add_longest(JsonBuilder *b, const EchReport *report)
 {
+    enum { MOST = 16 };
     size_t n, n_alike;
-    g_autofree EchNameTime *times = ech_report_longest(report, 16, &n), *alike = ech_report_longest_alike(report, 16, &n_alike);
-    add_times(b, report, "longest", times, n);
+    g_autofree EchNameTime *times = ech_report_longest(report, SIZE_MAX, &n), *alike = ech_report_longest_alike(times, n, MOST, &n_alike);
+    add_times(b, report, "longest", times, MIN(n, (size_t)MOST));
     for (size_t i = 0; i < n_alike; i++) {
         if (alike[i].n_alike > 1) {
             add_times(b, report, "longest_alike", alike, n_alike);

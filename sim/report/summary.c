@@ -919,8 +919,8 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
     const EchRun *run = report->run;
     if (run->n_spans == 0 || run->makespan == 0)
         return;
-    size_t n;
-    g_autofree EchNameTime *times = ech_report_longest_alike(report, 6, &n);
+    size_t n_all, n;
+    g_autofree EchNameTime *all = ech_report_longest(report, SIZE_MAX, &n_all), *times = ech_report_longest_alike(all, n_all, 6, &n);
     if (n == 0)
         return;
     g_string_append(out, "\n  Longest operations\n");

@@ -1,5 +1,7 @@
 #include "tests/support/fake_cuda.h"
 
+#include "tests/support/support.h"
+
 #include <check.h>
 #include <dlfcn.h>
 #include <glib.h>
@@ -28,4 +30,12 @@ EchFakeCuda ech_test_fake_cuda(const char *card_bytes)
         memcpy(wanted[i].function, &found, sizeof found); /* ISO C converts no object pointer to a function */
     }
     return fake;
+}
+
+EchCalibration *ech_test_calibrate(void)
+{
+    g_autoptr(GError) error = NULL;
+    EchCalibration *calibration = ech_calibrate(0, NULL, NULL, NULL, &error);
+    ck_assert_ok(calibration != NULL, error);
+    return calibration;
 }

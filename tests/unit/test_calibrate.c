@@ -22,10 +22,8 @@ START_TEST(finds_the_link_when_others_used_it)
 {
     fake = ech_test_fake_cuda("134217728");
     g_setenv("ECH_FAKE_CUDA_LATE", "113-126", TRUE); /* All of the ninth size */
-    g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
+    g_autoptr(EchCalibration) c = ech_test_calibrate();
     g_unsetenv("ECH_FAKE_CUDA_LATE");
-    ck_assert_ok(c != NULL, error);
     for (size_t i = 0; i < c->pinned[0].n; i++)
         NEAR(c->pinned[0].time[i].median, 5000 + (double)c->pinned[0].bytes[i] / 20, 0.001);
     NEAR(c->pinned[0].rate, 20e9, 0.001);
@@ -37,8 +35,7 @@ START_TEST(finds_what_the_fake_is_made_of)
     fake = ech_test_fake_cuda("134217728");
     g_setenv("ECH_FAKE_CUDA_ALLOC_US", "300", TRUE);
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
-    ck_assert_ok(c != NULL, error);
+    g_autoptr(EchCalibration) c = ech_test_calibrate();
     ck_assert_int_eq(fake.held(), 0);
     NEAR(c->pinned[0].rate, 20e9, 0.001);
     NEAR(c->pinned[1].rate, 18e9, 0.001);
@@ -111,8 +108,7 @@ START_TEST(others_on_the_machine_are_left_out)
     g_setenv("ECH_FAKE_CUDA_SOCKETS", "1", TRUE);
     fake = ech_test_fake_cuda("268435456");
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
-    ck_assert_ok(c != NULL, error);
+    g_autoptr(EchCalibration) c = ech_test_calibrate();
     ck_assert_int_eq(fake.held(), 0);
     ck_assert_uint_eq(c->others, 104857600);
     NEAR(c->pinned[0].rate, 20e9, 0.05);
@@ -133,8 +129,7 @@ START_TEST(finds_how_the_driver_rounds)
     g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
     fake = ech_test_fake_cuda("268435456");
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
-    ck_assert_ok(c != NULL, error);
+    g_autoptr(EchCalibration) c = ech_test_calibrate();
     ck_assert_int_eq(fake.held(), 0);
     ck_assert_uint_eq(c->page, 2 << 20);
     ck_assert_uint_eq(c->page_shared, 1 << 20);
@@ -201,9 +196,7 @@ START_TEST(a_slow_host_is_noticed)
     g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
     g_setenv("ECH_FAKE_CUDA_SLOW", _i == 0 ? "20" : "700", TRUE);
     fake = ech_test_fake_cuda("33554432");
-    g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
-    ck_assert_ok(c != NULL, error);
+    g_autoptr(EchCalibration) c = ech_test_calibrate();
     ck_assert_int_eq(fake.held(), 0);
     ck_assert_int_eq(strstr(c->failures, "waited for the host") != NULL, _i == 1);
     if (_i > 0)
@@ -220,8 +213,7 @@ START_TEST(one_specimen_is_not_its_kind)
     fake = ech_test_fake_cuda("67108864");
     g_setenv("ECH_FAKE_CUDA_NAME", "NVIDIA H100 80GB HBM3", TRUE);
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
-    ck_assert_ok(c != NULL, error);
+    g_autoptr(EchCalibration) c = ech_test_calibrate();
     g_autofree char *folder = g_dir_make_tmp("echelon-devices-XXXXXX", NULL);
     static const char *const products[] = {"NVIDIA H100 80GB HBM3", "Some Other GPU"};
     for (size_t i = 0; i < G_N_ELEMENTS(products); i++) {

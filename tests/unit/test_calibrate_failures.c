@@ -15,9 +15,7 @@ START_TEST(kernels_stay_within_buffers)
 {
     fake = ech_test_fake_cuda("67108864");
     g_setenv("ECH_FAKE_CUDA_PTX", "1000", TRUE);
-    g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
-    ck_assert_ok(c != NULL, error);
+    g_autoptr(EchCalibration) c = ech_test_calibrate();
     ck_assert_str_eq(c->failures, "");
     ck_assert_int_eq(fake.held(), 0);
 }
@@ -91,9 +89,7 @@ START_TEST(little_is_pinned_where_more_is_refused)
     g_setenv("ECH_FAKE_CUDA_WEIGHTLESS", "1", TRUE);
     fake = ech_test_fake_cuda("134217728");
     g_setenv("ECH_FAKE_CUDA_PINNED", "10000000", TRUE);
-    g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
-    ck_assert_ok(c != NULL, error);
+    g_autoptr(EchCalibration) c = ech_test_calibrate();
     ck_assert_uint_eq(c->pinned[0].bytes[c->pinned[0].n - 1], 8 << 20);
     ck_assert_double_eq_tol(c->pinned[0].rate, 20e9, 20e6);
     ck_assert_int_eq(fake.held(), 0);
@@ -106,8 +102,7 @@ START_TEST(without_cublas_the_file_is_whole)
     fake = ech_test_fake_cuda("16777216");
     g_setenv("ECHELON_LIBCUBLAS", "", TRUE);
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchCalibration) c = ech_calibrate(0, NULL, NULL, NULL, &error);
-    ck_assert_ok(c != NULL, error);
+    g_autoptr(EchCalibration) c = ech_test_calibrate();
     ck_assert_int_eq(c->blas_version, 0);
     g_autofree char *yaml = ech_calibration_yaml(c, "bare", "2026-01-02", &error);
     ck_assert_ok(yaml != NULL, error);
