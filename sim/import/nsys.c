@@ -3,6 +3,7 @@
  */
 #include "sim/import/gpu_work.h"
 #include "sim/import/sqlite.h"
+#include "sim/import/xla_programs.h"
 
 #include "sim/base/compare.h"
 #include "sim/base/error.h"
@@ -720,7 +721,7 @@ static const char *other_profiler(EchSqlite *db)
     return NULL;
 }
 
-static bool read_all(Reader *r)
+static bool read_all(Reader *r, const char *beside)
 {
     static const char *const nvtx[] = {"start", "end", "text", "textId", "eventType", "globalTid", NULL};
     static const char *const graphs[] = {"start", "end", "nameId", "nameId", "eventType", "globalTid", NULL};
@@ -743,12 +744,11 @@ static bool read_all(Reader *r)
         return false;
     infer_waits(r);
     return read_marks(r, "NVTX_EVENTS", nvtx, "") && read_marks(r, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", graphs, "CUDA graph") &&
-           ech_capture_finish(r->capture, r->error);
+           ech_xla_programs_beside(r->capture, beside, r->ret->diag, r->error) && ech_capture_finish(r->capture, r->error);
 }
 
 static bool nsys_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
 {
-    (void)options;
     g_autoptr(GBytes) bytes = ech_source_bytes(source, (size_t)16 << 30, error);
     g_autoptr(EchSqlite) db = bytes ? ech_sqlite_open(bytes, ech_source_path(source), error) : NULL;
     if (!db)
@@ -761,7 +761,7 @@ static bool nsys_read(EchSource *source, const EchImportOptions *options, EchImp
     r.gpus = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL);
     r.calls = g_array_new(FALSE, FALSE, sizeof(Call));
     r.recorded = g_array_new(FALSE, FALSE, sizeof(Recorded));
-    bool ok = read_all(&r);
+    bool ok = read_all(&r, options->beside);
     g_array_unref(r.recorded);
     g_array_unref(r.calls);
     g_hash_table_unref(r.queues);

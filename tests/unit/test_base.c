@@ -208,6 +208,10 @@ START_TEST(params_parse_print_and_refuse)
     g_clear_error(&error);
     ck_assert(!ech_params_parse(params, &options, "fraction=1.5", &error));
     ck_assert_str_eq(error->message, "fraction: '1.5' is out of range; expected 0 to 1");
+    /* A bracket that nothing closes is a letter: "m[*" means any of m's. */
+    ck_assert(ech_params_parse(params, &options, "path=m[*,fraction=0.75", NULL));
+    ck_assert_str_eq(options.path, "m[*");
+    ck_assert_double_eq(options.fraction, 0.75);
     ech_params_clear(params, &options);
 }
 END_TEST
