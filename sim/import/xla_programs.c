@@ -2,6 +2,7 @@
 
 #include "models/kernel/comm_name.h"
 #include "models/link/link.h"
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
 #include "sim/import/import.h"
@@ -577,13 +578,7 @@ static void find_ranges(Beside *b)
 static guint begun(const GArray *ranges, EchTime time)
 {
     guint low = 0, high = ranges->len;
-    while (low < high) {
-        guint middle = low + (high - low) / 2;
-        if (g_array_index(ranges, Range, middle).start <= time)
-            low = middle + 1;
-        else
-            high = middle;
-    }
+    ECH_SEARCH(low, high, middle, g_array_index(ranges, Range, middle).start <= time);
     return low;
 }
 
@@ -741,13 +736,7 @@ static bool mark_runs(EchCapture *capture)
         if (item->kind != ECH_ITEM_KERNEL || item->start == ECH_TIME_NONE || item->duration == ECH_TIME_NONE || item->issued < item->start)
             continue;
         guint low = 0, high = runs->len;
-        while (low < high) {
-            guint middle = low + (high - low) / 2;
-            if (g_array_index(runs, Run, middle).start <= item->start)
-                low = middle + 1;
-            else
-                high = middle;
-        }
+        ECH_SEARCH(low, high, middle, g_array_index(runs, Run, middle).start <= item->start);
         for (; low < runs->len && g_array_index(runs, Run, low).start < item->start + item->duration; low++)
             g_hash_table_add(ahead, GUINT_TO_POINTER(g_array_index(runs, Run, low).name));
     }
