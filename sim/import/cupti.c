@@ -399,6 +399,7 @@ static int probe(const uint8_t *head, size_t n)
 const EchImportClass ech_import_cupti = {
     .name = "cupti",
     .summary = "captures of 'echelon capture' (CUPTI activities of a CUDA program)",
+    .takes_programs = true,
     .probe = probe,
     .read = cupti_read,
 };

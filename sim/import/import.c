@@ -820,8 +820,7 @@ static EchImport *read_class(EchSource *source, const EchImportClass *class, con
 /* With a device memory profile beside it: the profile's buffers are added here. Other second files are the reader's own business. */
 static EchImport *read_beside(EchSource *source, const EchImportClass *class, const EchImportOptions *options, GError **error)
 {
-    bool takes_programs = strcmp(class->name, "cupti") == 0 || strcmp(class->name, "nsys_sqlite") == 0;
-    if (takes_programs && g_file_test(options->beside, G_FILE_TEST_IS_DIR))
+    if (class->takes_programs && g_file_test(options->beside, G_FILE_TEST_IS_DIR))
         return read_class(source, class, options, error);
     g_autoptr(EchSource) second = ech_source_open(options->beside, error);
     const EchImportClass *second_class = second ? find_class(second, NULL, error) : NULL;
@@ -830,11 +829,11 @@ static EchImport *read_beside(EchSource *source, const EchImportClass *class, co
     if (strcmp(second_class->name, "memory_profile") != 0) {
         if (strcmp(second_class->name, "memory_snapshot") == 0 && (strcmp(class->name, "kineto") == 0 || strcmp(class->name, "pretend") == 0))
             return read_class(source, class, options, error);
-        if (takes_programs && g_str_has_prefix(second_class->name, "hlo"))
+        if (class->takes_programs && g_str_has_prefix(second_class->name, "hlo"))
             return read_class(source, class, options, error);
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
                     "%s: a %s file cannot be merged with a %s file; expected a memory_snapshot beside a kineto or a pretend file, XLA's programs (a folder, or "
-                    "one) beside a cupti or an nsys_sqlite file, or a memory_profile beside anything",
+                    "one) beside what cupti, nsys or rocprofv3 recorded, or a memory_profile beside anything",
                     options->beside, second_class->name, class->name);
         return NULL;
     }

@@ -89,6 +89,8 @@ typedef struct {
     bool (*read)(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error);
     /** Of a profiler: the remark about a profile in which no device did anything; NULL where that says nothing. */
     const char *when_idle;
+    /** Of a profiler of GPUs that tells kernels by their names: XLA's programs may be merged with it. */
+    bool takes_programs;
     /** Of what people write themselves: how, in lines, an example that is read as it stands first; NULL of what tools write. */
     const char *by_hand;
 } EchImportClass;

@@ -842,6 +842,7 @@ static int probe(const uint8_t *head, size_t n)
 const EchImportClass ech_import_nsys = {
     .name = "nsys_sqlite",
     .summary = "Nsight Systems export (SQLite), with unified-memory migrations and memory events",
+    .takes_programs = true,
     .probe = probe,
     .read = nsys_read,
     .when_idle = "nothing in it ran on a GPU; 'nsys profile --trace cuda' records what does",

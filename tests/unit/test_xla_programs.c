@@ -81,6 +81,11 @@ static char *reads(const EchTrace *t)
                 KERNEL("2200", "2300", "lib") KERNEL("2400", "2500", "shared") KERNEL("4000", "4100", "sum_b") KERNEL("4200", "4300", "lib")                   \
                     KERNEL("4400", "4500", "shared"))
 #define NO_RANGES CAPTURE(KERNEL("2000", "2100", "sum_a") KERNEL("2400", "2500", "shared"))
+/* The same by rocprofv3. */
+#define ROCPROF                                                                                                                                                \
+    "\"Kind\",\"Agent_Id\",\"Queue_Id\",\"Stream_Id\",\"Thread_Id\",\"Dispatch_Id\",\"Kernel_Id\",\"Kernel_Name\",\"Correlation_Id\","                         \
+    "\"Start_Timestamp\",\"End_Timestamp\"\n"                                                                                                                  \
+    "\"KERNEL_DISPATCH\",\"Agent 1\",3,1,5,0,0,\"sum_a.kd\",11,125,160\n\"KERNEL_DISPATCH\",\"Agent 1\",3,1,5,1,1,\"shared.kd\",12,170,290\n"
 /* A program that is not there. */
 #define OTHER CAPTURE(MODULE("1000", "1", "jit_z", "9") END("1500", "1") KERNEL("2000", "2100", "sum_a"))
 
@@ -95,6 +100,7 @@ static const struct {
     {AHEAD, 1024, "sum_a:4096 lib:4096 shared:4096 sum_b:4096 lib:4096 shared:4096", 6, 0, 0},
     {NO_RANGES, 2048, "sum_a:4096 shared:-", 1, 1, 0},
     {NO_RANGES, 1024, "sum_a:4096 shared:4096", 2, 0, 0},
+    {ROCPROF, 2048, "sum_a:4096 shared:-", 1, 1, 0},
     {OTHER, 2048, "sum_a:-", 0, 0, 1},
 };
 
