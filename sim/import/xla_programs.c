@@ -15,6 +15,7 @@
 typedef struct {
     char *path, *name;   /* of a file beside the capture: its own, and its module's */
     uint64_t number;     /* of that in its process, from the file's name; UINT64_MAX: not told */
+    bool ran;            /* a range says so */
     const uint8_t *data; /* else of the capture itself */
     size_t n;
     bool read;
@@ -443,24 +444,25 @@ void ech_xla_programs_apply(EchXlaPrograms *programs, EchCapture *capture, EchDi
 /* One of XLA's ranges: a run of a program, or the launch of an instruction. */
 typedef struct {
     EchTime start, end;
-    bool module;
     GPtrArray *programs; /* of a module's run: those that it may be of; borrowed */
     char *name;          /* of an instruction's */
 } Range;
 
-/* What kernels of a name may run for: a row for each program that has it. */
+/* What kernels of a name may run for, of programs that ran. */
 typedef struct {
-    Program *program;
-    const EchOp *op;
-} Match;
+    GHashTable *programs; /* Program -> its op, NULL: several that do not do the same */
+    Program *first;       /* NULL: no program has the name */
+    bool same;            /* all do the same */
+} Matches;
 
 typedef struct {
     EchCapture *capture;
     GPtrArray *programs; /* Program, owned */
     GHashTable *ran;     /* "jit_step(21)" -> GPtrArray of programs */
-    GArray *ranges;      /* Range, in the order of their starts */
-    GArray *runs;        /* Range: those of modules alone */
-    GHashTable *matches; /* kernel's name -> GArray of Match */
+    GArray *launches;    /* Range: of instructions, in the order of their starts */
+    GArray *modules;     /* Range: of runs, likewise */
+    GArray *runs;        /* Range: of those the ones that are of other programs than the run before */
+    GHashTable *matches; /* kernel's name -> Matches */
     uint64_t several;    /* kernels that are of one of several programs */
 } Beside;
 
@@ -512,7 +514,7 @@ static GPtrArray *read_files(const char *path, EchDiag *diag, GError **error)
     return files ? g_steal_pointer(&programs) : NULL;
 }
 
-/* The programs that a run called "jit_step(21)" may be of: the one of that number, or all of that name. */
+/* The programs that a run called "jit_step(21)" may be of: the one of that number, or all of that name, unless those are many. */
 static GPtrArray *programs_called(Beside *b, const char *name)
 {
     GPtrArray *called = g_hash_table_lookup(b->ran, name);
@@ -534,6 +536,10 @@ static GPtrArray *programs_called(Beside *b, const char *name)
         }
         g_ptr_array_add(called, program);
     }
+    if (called->len > NEAR)
+        g_ptr_array_set_size(called, 0);
+    for (guint i = 0; i < called->len; i++)
+        ((Program *)called->pdata[i])->ran = true;
     return called;
 }
 
@@ -555,21 +561,23 @@ static void find_ranges(Beside *b)
     for (size_t i = 0; i < ech_capture_n_items(b->capture); i++) {
         const EchItem *item = ech_capture_item(b->capture, i);
         Range range = {.start = item->start, .end = item->start + MAX(item->duration, 0)};
+        bool module;
         if (item->kind != ECH_ITEM_MARK || item->start == ECH_TIME_NONE || item->duration == ECH_TIME_NONE)
             continue;
-        g_autofree char *name = ech_capture_xla_range(ech_trace_builder_peek_string(ech_capture_builder(b->capture), item->name), &range.module);
+        g_autofree char *name = ech_capture_xla_range(ech_trace_builder_peek_string(ech_capture_builder(b->capture), item->name), &module);
         if (!name)
             continue;
-        if (range.module)
+        if (module)
             range.programs = programs_called(b, name);
         else
             range.name = g_steal_pointer(&name);
-        g_array_append_val(b->ranges, range);
+        g_array_append_val(module ? b->modules : b->launches, range);
     }
-    g_array_sort(b->ranges, by_start);
-    for (guint i = 0; i < b->ranges->len; i++) {
-        const Range *range = &g_array_index(b->ranges, Range, i), *last = b->runs->len ? &g_array_index(b->runs, Range, b->runs->len - 1) : NULL;
-        if (range->module && !(last && last->programs == range->programs))
+    g_array_sort(b->launches, by_start);
+    g_array_sort(b->modules, by_start);
+    for (guint i = 0; i < b->modules->len; i++) {
+        const Range *range = &g_array_index(b->modules, Range, i);
+        if (i == 0 || g_array_index(b->modules, Range, i - 1).programs != range->programs)
             g_array_append_vals(b->runs, range, 1);
     }
 }
@@ -582,75 +590,77 @@ static guint begun(const GArray *ranges, EchTime time)
     return low;
 }
 
-/* The innermost range around a call, of a module's run or of an instruction; NULL: none. */
-static const Range *range_around(const Beside *b, EchTime time, bool module)
+/* The innermost of @ranges around a call; NULL: none. */
+static const Range *range_around(const GArray *ranges, EchTime time)
 {
-    guint n = begun(b->ranges, time);
+    guint n = begun(ranges, time);
     for (guint k = n; k > 0 && n - k < NEAR; k--) {
-        const Range *range = &g_array_index(b->ranges, Range, k - 1);
-        if (range->module == module && time <= range->end)
+        const Range *range = &g_array_index(ranges, Range, k - 1);
+        if (time <= range->end)
             return range;
     }
     return NULL;
 }
 
-/* What kernels of this name may run for, of programs that ran. */
-static const GArray *matches_of(Beside *b, EchId name)
+static void matches_free(gpointer data)
 {
-    GArray *matches = g_hash_table_lookup(b->matches, GUINT_TO_POINTER(name));
+    Matches *matches = data;
+    g_hash_table_unref(matches->programs);
+    g_free(matches);
+}
+
+static void add_match(const Beside *b, Matches *matches, Program *program, EchId name)
+{
+    if (g_hash_table_contains(matches->programs, program) || !ops_named(program, b->capture, name))
+        return;
+    const EchOp *op = by_name(program, b->capture, name), *first = matches->first ? g_hash_table_lookup(matches->programs, matches->first) : NULL;
+    matches->same = op && (!matches->first || (matches->same && does_the_same(matches->first->trace, first, program->trace, op)));
+    matches->first = matches->first ? matches->first : program;
+    g_hash_table_insert(matches->programs, program, (gpointer)(uintptr_t)op);
+}
+
+static const Matches *matches_of(const Beside *b, EchId name)
+{
+    Matches *matches = g_hash_table_lookup(b->matches, GUINT_TO_POINTER(name));
     if (matches)
         return matches;
-    matches = g_array_new(FALSE, FALSE, sizeof(Match));
+    matches = g_new0(Matches, 1);
+    matches->programs = g_hash_table_new(ech_hash_key, NULL);
     g_hash_table_insert(b->matches, GUINT_TO_POINTER(name), matches);
-    g_autoptr(GHashTable) seen = g_hash_table_new(ech_hash_key, NULL);
-    for (guint i = 0; i < (b->runs->len ? b->runs->len : 1); i++) {
-        const GPtrArray *programs = b->runs->len ? g_array_index(b->runs, Range, i).programs : b->programs;
-        bool new = g_hash_table_add(seen, (gpointer)(uintptr_t)programs);
-        for (guint k = 0; new &&k < programs->len; k++) {
-            Match match = {programs->pdata[k], NULL};
-            if (!g_hash_table_add(seen, match.program) || !ops_named(match.program, b->capture, name))
-                continue;
-            match.op = by_name(match.program, b->capture, name);
-            g_array_append_val(matches, match);
-        }
-    }
+    for (guint k = 0; k < b->programs->len; k++)
+        if (b->modules->len == 0 || ((const Program *)b->programs->pdata[k])->ran)
+            add_match(b, matches, b->programs->pdata[k], name);
     return matches;
 }
 
-static bool has_program(const GPtrArray *programs, const Program *program)
+/* The program that a kernel is of: any, where all that have its name do the same, or the only one of those that ran then. *@run: the run that the device was
+ * at; it goes on to that one's. NULL: there is none, or several. */
+static Program *choose(const Beside *b, const Matches *matches, EchTime start, guint *run)
 {
-    return g_ptr_array_find((GPtrArray *)(uintptr_t)programs, program, NULL);
-}
-
-/* Of @matches the one: all do the same, or one alone is of a program that ran then. *@run: the run that the device was at; it goes on to that one's. NULL:
- * there is none, or several. */
-static const Match *choose(Beside *b, const GArray *matches, EchTime start, guint *run)
-{
-    const Match *first = (const Match *)(const void *)matches->data, *found = NULL;
-    bool same = true;
-    for (guint k = 0; k < matches->len; k++)
-        same &= first[k].op && does_the_same(first->program->trace, first->op, first[k].program->trace, first[k].op);
+    Program *found = NULL;
     guint end = begun(b->runs, start), of = 0;
-    for (guint i = *run; i < end && i - *run < NEAR; i++) {
+    if (b->modules->len == 0)
+        return matches->same ? matches->first : NULL;
+    for (guint i = MAX(*run, end > NEAR ? end - NEAR : 0); matches->first && i < end; i++) {
         const GPtrArray *programs = g_array_index(b->runs, Range, i).programs;
-        for (guint k = 0; k < matches->len; k++) {
-            if (!has_program(programs, first[k].program) || (found && found->program == first[k].program))
+        for (guint k = 0; k < programs->len; k++) {
+            if (programs->pdata[k] == found || !g_hash_table_contains(matches->programs, programs->pdata[k]))
                 continue;
-            if (found && !same)
+            if (found && !matches->same)
                 return NULL;
             of = found ? of : i;
-            found = found ? found : &first[k];
+            found = found ? found : programs->pdata[k];
         }
     }
-    if (found && matches->len == 1)
+    if (found && g_hash_table_size(matches->programs) == 1)
         *run = of;
-    return found ? found : same && b->runs->len == 0 && matches->len > 0 ? first : NULL;
+    return found;
 }
 
 /* Of a kernel whose call was recorded, by the ranges around it. */
 static void join_call(const Beside *b, EchTime issued, EchId name, Joined *j)
 {
-    const Range *run = range_around(b, issued, true), *launch = range_around(b, issued, false);
+    const Range *run = range_around(b->modules, issued), *launch = range_around(b->launches, issued);
     const GPtrArray *programs = run ? run->programs : NULL;
     for (guint k = 0; programs && k < programs->len; k++) {
         Program *program = programs->pdata[k];
@@ -688,11 +698,12 @@ static guint join_all(Beside *b, Joined *all)
         if (item->issued < item->start) {
             join_call(b, item->issued, item->name, &all[i]);
         } else {
-            const GArray *matches = matches_of(b, item->name);
-            const Match *match = choose(b, matches, item->start, &run);
-            b->several += !match && matches->len > 1;
-            all[i].op = match ? match->op : NULL;
-            all[i].program = match ? match->program : matches->len == 0 ? last : NULL;
+            const Matches *matches = matches_of(b, item->name);
+            all[i].program = choose(b, matches, item->start, &run);
+            all[i].op = all[i].program ? g_hash_table_lookup(matches->programs, all[i].program) : NULL;
+            b->several += !all[i].op && g_hash_table_size(matches->programs) > 1;
+            if (!matches->first)
+                all[i].program = last;
         }
         all[i].named = all[i].op != NULL;
         last = all[i].program;
@@ -761,10 +772,11 @@ bool ech_xla_programs_beside(EchCapture *capture, const char *path, EchDiag *dia
         return false;
     Beside b = {.capture = capture, .programs = programs};
     b.ran = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
-    b.ranges = g_array_new(FALSE, FALSE, sizeof(Range));
-    g_array_set_clear_func(b.ranges, clear_range);
+    b.launches = g_array_new(FALSE, FALSE, sizeof(Range));
+    g_array_set_clear_func(b.launches, clear_range);
+    b.modules = g_array_new(FALSE, FALSE, sizeof(Range));
     b.runs = g_array_new(FALSE, FALSE, sizeof(Range));
-    b.matches = g_hash_table_new_full(NULL, NULL, NULL, (GDestroyNotify)g_array_unref);
+    b.matches = g_hash_table_new_full(NULL, NULL, NULL, matches_free);
     find_ranges(&b);
     g_autofree Joined *all = g_new0(Joined, ech_capture_n_items(capture) + 1);
     guint n = join_all(&b, all), unknown = 0;
@@ -776,7 +788,8 @@ bool ech_xla_programs_beside(EchCapture *capture, const char *path, EchDiag *dia
     ech_diag_note(diag, "kernels_in_several_programs", b.several);
     g_hash_table_unref(b.matches);
     g_array_unref(b.runs);
-    g_array_unref(b.ranges);
+    g_array_unref(b.modules);
+    g_array_unref(b.launches);
     g_hash_table_unref(b.ran);
     return true;
 }

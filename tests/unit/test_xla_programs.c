@@ -125,7 +125,7 @@ START_TEST(kernels_by_calls)
 {
     g_autoptr(GError) error = NULL;
     g_autofree char *folder = dump(2048);
-    g_autofree char *path = ech_test_database(
+    g_autoptr(GString) sql = g_string_new(
         "CREATE TABLE StringIds (id INTEGER, value TEXT); INSERT INTO StringIds VALUES (1,'shared'),(2,'cublas'),(3,'cudaLaunchKernel');"
         "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER, globalPid INTEGER,"
         " shortName INTEGER);"
@@ -135,6 +135,9 @@ START_TEST(kernels_by_calls)
         "CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, text TEXT, eventType INTEGER, globalTid INTEGER);"
         "INSERT INTO NVTX_EVENTS VALUES (1000,1100,'XlaModule:#hlo_module=jit_a,program_id=1#',59,0),"
         "(1010,1040,'Thunk:#name=jit(a)/dot,hlo_op=call.1#',59,0),(2000,2100,'XlaModule:#hlo_module=jit_b,program_id=2#',59,0);");
+    for (int i = 0; i < 200; i++) /* a run has many instructions */
+        g_string_append_printf(sql, "INSERT INTO NVTX_EVENTS VALUES (%d,%d,'Thunk:#name=x,hlo_op=other.%d#',59,0);", 1041 + i / 20, 1042 + i / 20, i);
+    g_autofree char *path = ech_test_database(sql->str);
     g_autoptr(EchImport) import = read_with(path, NULL, folder, &error);
     ck_assert_ok(import, error);
     g_autofree char *text = reads(import->trace);
