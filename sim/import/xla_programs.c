@@ -725,11 +725,9 @@ static gint by_time(gconstpointer a, gconstpointer b)
     return x->start < y->start ? -1 : x->start > y->start;
 }
 
-/* Runs of programs, which may be steps: what the device does belongs to the run that the host was at when it asked for that. Where calls are not told, that is
- * known of a program before whose runs the device had done all that it was asked. False: there are no such ranges. */
-static bool mark_runs(EchCapture *capture)
+static GArray *find_runs(EchCapture *capture)
 {
-    g_autoptr(GArray) runs = g_array_new(FALSE, FALSE, sizeof(Run));
+    GArray *runs = g_array_new(FALSE, FALSE, sizeof(Run));
     for (size_t i = 0; i < ech_capture_n_items(capture); i++) {
         const EchItem *item = ech_capture_item(capture, i);
         bool module = false;
@@ -741,7 +739,13 @@ static bool mark_runs(EchCapture *capture)
             g_array_append_val(runs, run);
     }
     g_array_sort(runs, by_time);
-    g_autoptr(GHashTable) ahead = g_hash_table_new(NULL, NULL);
+    return runs;
+}
+
+/* The names of runs before which the device had not done all that it was asked, where calls are not told: a set. */
+static GHashTable *find_ahead(EchCapture *capture, const GArray *runs)
+{
+    GHashTable *ahead = g_hash_table_new(NULL, NULL);
     for (size_t i = 0; i < ech_capture_n_items(capture); i++) {
         const EchItem *item = ech_capture_item(capture, i);
         if (item->kind != ECH_ITEM_KERNEL || item->start == ECH_TIME_NONE || item->duration == ECH_TIME_NONE || item->issued < item->start)
@@ -751,18 +755,68 @@ static bool mark_runs(EchCapture *capture)
         for (; low < runs->len && g_array_index(runs, Run, low).start < item->start + item->duration; low++)
             g_hash_table_add(ahead, GUINT_TO_POINTER(g_array_index(runs, Run, low).name));
     }
+    return ahead;
+}
+
+/* Runs of a program that the host was ahead with become what the device did: from the first kernel of a run to its last, of which each run has as many as the
+ * others. False: that is not known. */
+static bool place_runs(Beside *b, const GArray *runs, EchId name, const Joined *all, guint n)
+{
+    bool module;
+    g_autofree char *called = ech_capture_xla_range(ech_trace_builder_peek_string(ech_capture_builder(b->capture), name), &module);
+    const GPtrArray *programs = programs_called(b, called);
+    guint kernels = 0, times = 0, at = 0, next = 0;
+    uint64_t device = 0;
+    for (guint i = 0; i < runs->len; i++)
+        times += g_array_index(runs, Run, i).name == name;
+    for (guint i = 0; i < n && programs->len == 1; i++) {
+        if (all[i].program != programs->pdata[0] || !all[i].op)
+            continue;
+        if (kernels++ > 0 && all[i].launched.launch != device)
+            return false;
+        device = all[i].launched.launch;
+    }
+    if (kernels == 0 || kernels % times != 0)
+        return false;
+    EchItem *mark = NULL;
+    for (guint i = 0; i < n; i++) {
+        if (all[i].program != programs->pdata[0] || !all[i].op)
+            continue;
+        if (at++ % (kernels / times) == 0) {
+            while (g_array_index(runs, Run, next).name != name)
+                next++;
+            mark = ech_capture_item(b->capture, g_array_index(runs, Run, next++).item);
+            mark->start = MAX(mark->start, all[i].start);
+            mark->issued = mark->start - 1; /* before what begins then */
+        }
+        mark->duration = MAX(all[i].start + MAX(ech_capture_item(b->capture, all[i].launched.item)->duration, 0) - mark->start, 0);
+    }
+    return true;
+}
+
+/* Runs of programs, which may be steps: what the device does belongs to the run that the host was at when it asked for that. @b, with @all kernels, where the
+ * programs are there; else NULL. */
+static void mark_runs(EchCapture *capture, const GArray *runs, Beside *b, const Joined *all, guint n)
+{
+    g_autoptr(GHashTable) ahead = find_ahead(capture, runs), settled = g_hash_table_new(NULL, NULL);
     for (guint i = 0; i < runs->len; i++) {
         const Run *run = &g_array_index(runs, Run, i);
-        if (!g_hash_table_contains(ahead, GUINT_TO_POINTER(run->name)))
-            ech_capture_item(capture, run->item)->queue = ech_capture_queue(capture, ECH_QUEUE_OF_PROGRAMS, ECH_QUEUE_HOST, 0);
+        gpointer name = GUINT_TO_POINTER(run->name);
+        if (g_hash_table_contains(ahead, name) && !g_hash_table_contains(settled, name)) {
+            if (!b || !place_runs(b, runs, run->name, all, n))
+                continue;
+            g_hash_table_add(settled, name);
+        }
+        ech_capture_item(capture, run->item)->queue = ech_capture_queue(capture, ECH_QUEUE_OF_PROGRAMS, ECH_QUEUE_HOST, 0);
     }
-    return runs->len > 0;
 }
 
 bool ech_xla_programs_beside(EchCapture *capture, const char *path, EchDiag *diag, GError **error)
 {
-    bool compiled = mark_runs(capture);
-    if (!path && compiled)
+    g_autoptr(GArray) runs = find_runs(capture);
+    if (!path)
+        mark_runs(capture, runs, NULL, NULL, 0);
+    if (!path && runs->len > 0)
         ech_diag_remark(diag, "its kernels are of programs that XLA compiled, which say what each moves and computes: run again with "
                               "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_proto', and give --beside DIR here");
     if (!path)
@@ -783,6 +837,7 @@ bool ech_xla_programs_beside(EchCapture *capture, const char *path, EchDiag *dia
     for (guint i = 0; i < n; i++)
         unknown += !all[i].op;
     give_all(capture, all, n, diag);
+    mark_runs(capture, runs, &b, all, n);
     ech_diag_note(diag, "programs_beside", programs->len);
     ech_diag_note(diag, "kernels_not_in_programs", unknown - b.several);
     ech_diag_note(diag, "kernels_in_several_programs", b.several);

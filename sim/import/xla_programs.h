@@ -32,6 +32,7 @@ void ech_xla_programs_apply(EchXlaPrograms *programs, EchCapture *capture, EchDi
 /** The programs in folder @path, where XLA has dumped them (*after_optimizations.hlo.pb, or their texts), or the one that @path is, beside a recording whose
  * kernels tell their names, and not who launched them. Where XLA's ranges are in it, those of programs that ran are meant. A kernel's program is the one whose
  * range its call lies in; of a recording that tells no calls the only one that has a kernel of this name, or that has and ran when it did, by the order of the
- * stream. Its instruction is the one whose range its call lies in, or else found as in a graph. With @path NULL a recording with such ranges is told how to get
+ * stream. Its instruction is the one whose range its call lies in, or else found as in a graph. Runs of programs become what may be
+ * steps, where it is known what the device did for each. With @path NULL a recording with such ranges is told how to get
  * there. To be called once, when all is added. G_FILE_ERROR, ECH_ERROR_UNSUPPORTED where there is no program. */
 bool ech_xla_programs_beside(EchCapture *capture, const char *path, EchDiag *diag, GError **error);

@@ -198,6 +198,19 @@ START_TEST(an_h100s)
         compared++;
     }
     ck_assert_uint_eq(compared, 452); /* eight fill arrays */
+    /* The host was ahead by two runs: they are steps all the same, for each has as many kernels, as the profile tells. */
+    size_t n_steps;
+    g_autofree EchTraceStep *steps = ech_trace_steps(cupti->trace, &n_steps);
+    ck_assert_uint_eq(n_steps, 4);
+    for (size_t i = 0; i < n_steps; i++) {
+        const EchOp *mark = &ech_trace_ops(cupti->trace)[steps[i].mark];
+        unsigned kernels = 0;
+        for (EchId op = steps[i].mark; op < steps[i].end; op++)
+            kernels += ech_trace_ops(cupti->trace)[op].kind == ECH_OP_KERNEL;
+        ck_assert_uint_eq(kernels, 125);
+        ck_assert_int_ge(mark->recorded.duration, 7600 * ECH_PS_PER_US);
+        ck_assert_int_le(mark->recorded.duration, 8000 * ECH_PS_PER_US);
+    }
 }
 END_TEST
 
