@@ -96,7 +96,6 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   Kernel times: 163 kernel model. Engine: native (0.1.0).
   - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
   - PyTorch's optimizer takes all parameters at once and makes 346 MiB of temporaries for that: fused=True makes none, foreach=False those of one parameter at a time
-  - 27 copies of 346 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --step 1..2 | grep -E 'It takes|alone, from'
