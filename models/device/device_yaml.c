@@ -37,9 +37,10 @@ static const Field memory_fields[] = {
     {"assignment_limit", FIELD_BYTES, offsetof(EchMemory, assignment_limit),
      "more than this, XLA's assignment of buffers does not give out; left out: what is available"},
     {"kernel_reserved", FIELD_BYTES, offsetof(EchMemory, kernel_reserved), "kept by the compiler for kernels' own windows"},
-    {"read", FIELD_RATE, offsetof(EchMemory, read), "reached by kernels that read; left out: no limit"},
-    {"write", FIELD_RATE, offsetof(EchMemory, write), "reached by kernels that write; left out: no limit"},
-    {"both", FIELD_RATE, offsetof(EchMemory, both), "reached in all by kernels that read as much as they write; left out: each byte at its own rate"},
+    {"read", FIELD_RATE, offsetof(EchMemory, read), "reached by kernels that read; left out: that of write, else of both, else no limit"},
+    {"write", FIELD_RATE, offsetof(EchMemory, write), "reached by kernels that write; left out: that of read, else of both, else no limit"},
+    {"both", FIELD_RATE, offsetof(EchMemory, both),
+     "reached in all by kernels that read as much as they write, twice the slower of read and write at most; left out: each byte at its own rate"},
     {"nominal", FIELD_RATE, offsetof(EchMemory, nominal), "of the data sheet"},
     {"latency", FIELD_TIME, offsetof(EchMemory, latency), "of one access"},
     {"granule", FIELD_BYTES, offsetof(EchMemory, granule), "least that is moved at once"},
@@ -405,6 +406,9 @@ static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memo
         ech_yaml_error(written, error, "%s.capacity: '%s' leaves no memory; expected something like 16GiB", section, written->text);
         return false;
     }
+    EchRate said = MAX(memory->read, memory->write), one = said ? said : memory->both;
+    memory->read = memory->read ? memory->read : one;
+    memory->write = memory->write ? memory->write : one;
     if (!ech_yaml_get(node, "available"))
         memory->available = memory->capacity;
     if (!ech_yaml_get(node, "assignment_limit"))
@@ -757,6 +761,12 @@ static const uint64_t *find_peak(const EchDevice *device, const char *unit, cons
     return NULL;
 }
 
+/* Reads and writes in equal parts are no faster than the slower of them alone. */
+static EchRate most_of_both(const EchMemory *memory)
+{
+    return 2 * MIN(MIN(memory->read, memory->write), UINT64_MAX / 2);
+}
+
 static void follow_memory(EchMemory *memory, const EchMemory *was, const char *const *settings)
 {
     if (memory->capacity != was->capacity && !is_set(settings, "memories", memory->name, "available")) {
@@ -769,7 +779,7 @@ static void follow_memory(EchMemory *memory, const EchMemory *was, const char *c
     }
     double before = (double)was->read + (double)was->write, after = (double)memory->read + (double)memory->write;
     if (before > 0 && after != before && was->read && was->write && !is_set(settings, "memories", memory->name, "both"))
-        memory->both = scale(memory->both, after / before);
+        memory->both = MIN(scale(memory->both, after / before), most_of_both(memory));
 }
 
 static void follow_link(EchLink *link, const EchLink *was, const char *const *settings)
@@ -900,11 +910,26 @@ static void explain_bandwidth(const char *edit, GError **error)
     (*error)->message = message;
 }
 
-/* No memory hands out more than it has. */
+/* No memory hands out more than it has, and each has a number of XLA's of its own. */
 static bool check_memories(const EchDevice *device, const EchYamlNode *root, GError **error)
 {
     for (size_t i = 0; i < device->n_memories; i++) {
         const EchMemory *memory = &device->memories[i];
+        for (size_t k = 0; k < i; k++) {
+            if (memory->space < 0 || memory->space != device->memories[k].space)
+                continue;
+            const EchYamlNode *part = ech_yaml_get(ech_yaml_get(root, "memories"), memory->name), *said = ech_yaml_get(part, "space");
+            ech_yaml_error(said ? value_of(said) : root, error, "memories.%s.space: %d is %s's already", memory->name, memory->space, device->memories[k].name);
+            return false;
+        }
+        if (memory->both > most_of_both(memory)) {
+            g_autofree char *both = ech_format_rate(memory->both), *slower = ech_format_rate(most_of_both(memory) / 2);
+            const EchYamlNode *part = ech_yaml_get(ech_yaml_get(root, "memories"), memory->name), *said = ech_yaml_get(part, "both");
+            ech_yaml_error(said ? value_of(said) : root, error,
+                           "memories.%s.both: %s of reads and writes in equal parts are more than twice what %s reaches alone, %s", memory->name, both,
+                           memory->read <= memory->write ? "read" : "write", slower);
+            return false;
+        }
         if (memory->available <= memory->capacity)
             continue;
         g_autofree char *has = ech_format_bytes(memory->available), *of = ech_format_bytes(memory->capacity);
