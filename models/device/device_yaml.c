@@ -71,7 +71,7 @@ static const Field link_fields[] = {
     {NULL, FIELD_U32, 0, NULL},
 };
 static const Field unit_fields[] = {
-    {"count", FIELD_U32, offsetof(EchUnit, count), "of them in each core; left out: 1"},
+    {"count", FIELD_U32, offsetof(EchUnit, count), "of them in each core, of a GPU its multiprocessors; left out: 1"},
     {"rows", FIELD_U32, offsetof(EchUnit, rows), "of a systolic array, or sublanes"},
     {"columns", FIELD_U32, offsetof(EchUnit, columns), "of a systolic array, or lanes"},
     {"clock", FIELD_OPS, offsetof(EchUnit, clock_hz), "its rates go with it where it is changed; a TPU's kernels are priced in its cycles"},
@@ -747,9 +747,19 @@ static uint64_t scale(uint64_t value, double factor)
     return scaled >= 18e18 ? G_MAXUINT64 : (uint64_t)(scaled + 0.5);
 }
 
-static double lanes_of(const EchUnit *unit)
+/* How many times as many lanes @unit has as @was of @base. What the file did not say was no number of them: saying it changes none. */
+static double more_lanes(const EchUnit *unit, const EchUnit *was, const EchDevice *base)
 {
-    return (double)MAX(unit->count, 1u) * MAX(unit->rows, 1u) * MAX(unit->columns, 1u);
+    const struct {
+        const char *key;
+        uint32_t now, before;
+    } numbers[] = {{"count", unit->count, was->count}, {"rows", unit->rows, was->rows}, {"columns", unit->columns, was->columns}};
+    double more = 1;
+    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
+        g_autofree char *path = g_strdup_printf("units.%s.%s", unit->name, numbers[i].key);
+        more *= ech_device_number(base, path, 0) > 0 ? (double)MAX(numbers[i].now, 1u) / (double)MAX(numbers[i].before, 1u) : 1;
+    }
+    return more;
 }
 
 static const uint64_t *find_peak(const EchDevice *device, const char *unit, const char *dtype)
@@ -798,10 +808,9 @@ static void follow_link(EchLink *link, const EchLink *was, const char *const *se
         link->measured_from = own ? link->from_device : was->measured_from;
 }
 
-static void follow_unit(EchUnit *unit, const EchUnit *was, const char *const *settings)
+static void follow_unit(EchUnit *unit, const EchUnit *was, const EchDevice *base, const char *const *settings)
 {
-    double clock = was->clock_hz > 0 && unit->clock_hz > 0 ? (double)unit->clock_hz / (double)was->clock_hz : 1,
-           factor = clock * lanes_of(unit) / lanes_of(was);
+    double clock = was->clock_hz > 0 && unit->clock_hz > 0 ? (double)unit->clock_hz / (double)was->clock_hz : 1, factor = clock * more_lanes(unit, was, base);
     for (size_t k = 0; factor != 1 && k < unit->n_peaks && !is_set(settings, "units", unit->name, "peaks"); k++)
         unit->peaks[k].ops = scale(unit->peaks[k].ops, factor);
     unit->counted_clock = unit->counted_clock ? unit->counted_clock : was->clock_hz;
@@ -860,7 +869,7 @@ static void follow_settings(EchDevice *device, const EchDevice *base, const char
         for (size_t k = 0; k < base->n_units && !was; k++)
             was = strcmp(base->units[k].name, device->units[i].name) == 0 ? &base->units[k] : NULL;
         if (was)
-            follow_unit(&device->units[i], was, settings);
+            follow_unit(&device->units[i], was, base, settings);
     }
     follow_numbers(device);
 }

@@ -1239,6 +1239,13 @@ static void say_what_was_assumed(const EchTrace *trace, const EchDevice *device,
     if (free_copies > 0)
         ech_diag_remark(diag, "%" G_GUINT64_FORMAT " copies join memories between which %s has neither a link nor ports: they cost only their start",
                         free_copies, device->name);
+    bool models = options->kernel_time == ECH_KERNEL_TIME_AUTO || options->kernel_time == ECH_KERNEL_TIME_MODEL;
+    g_autofree char *lacks = models && g_strcmp0(device->family, "gpu") == 0 ? ech_gpu_lacks(device) : NULL;
+    if (lacks)
+        ech_diag_remark(diag,
+                        "%s's file says nothing of %s: its kernels are not modelled and take what their bytes and operations do at full rate, the least; with "
+                        "'base: h100-sxm', say, all that it does not say is that GPU's",
+                        device->name, lacks);
     uint64_t unlinked = ech_diag_count(diag, "copies_without_a_link");
     if (unlinked > 0)
         ech_diag_remark(diag,

@@ -109,7 +109,8 @@ START_TEST(test_peaks_follow)
         double bf16, f32;
     } cases[] = {{{"units.matrix.clock=x2"}, 200e12, 100e12},
                  {{"units.matrix.clock=x2", "units.matrix.count=2"}, 100e12, 50e12},
-                 {{"units.matrix.clock=x3", "units.matrix.peaks.bf16=x0.5"}, 50e12, 50e12}};
+                 {{"units.matrix.clock=x3", "units.matrix.peaks.bf16=x0.5"}, 50e12, 50e12},
+                 {{"units.matrix.rows=128"}, 100e12, 50e12}}; /* said for the first time */
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         GError *error = NULL;
         g_autoptr(EchDevice) device = load(small, cases[i].settings, &error);
