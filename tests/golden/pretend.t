@@ -201,7 +201,7 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
 
   Critical path
     the host's launches           12.8 ms   62.5 % #############.......
-    overhead                      4.61 ms   22.6 % #####...............
+    overhead                      3.65 ms   17.9 % ####................
     hbm port                      1.49 ms    7.3 % #...................
   Longest operations
     Memcpy HtoD (Pageable -> Device)              1.36 ms    6.7 % #...................  copy, 27 times
@@ -214,6 +214,9 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
   Kernel times: 1010 roofline; 163 kernel model; 1 on the host, page by page. Engine: simgrid (SimGrid version ...).
   Of the kernels' time 11 % is products, which are held against published times; 15 % other kernels with constants from recorded ones of their class; 75 % of no known class: bytes and operations at the device's rates.
   - 56 copies of 12.0 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
+$ echelon run --trace traces/keras_cnn.h100 --device h100-sxm --engine native | grep 'pinning memory'
+    pinning memory                 960 us    4.7 % #...................
+    (pinning memory: the host waits while pages of its memory are locked one by one: once for all that PyTorch's cache of pinned memory keeps then)
 $ echelon alloc traces/keras_cnn.h100/cnn.pretend.gz | sed -n '1,9p'
 traces/keras_cnn.h100/cnn.pretend.gz: pretend, 1148 events; device memory 78.6 GiB, what the pretended device had beside its context
 allocations of hbm (--memory: host)
