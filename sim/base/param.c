@@ -140,18 +140,25 @@ bool ech_params_set(const EchParam *params, void *object, const char *name, cons
     return false;
 }
 
+/* Past the bracket at @open and what it holds, commas too; past itself alone where nothing closes it, as in a pattern of names: "m[*". */
+static const char *past_bracket(const char *open)
+{
+    unsigned depth = 0;
+    for (const char *at = open; *at; at++) {
+        depth += *at == '[';
+        if (*at == ']' && --depth == 0)
+            return at + 1;
+    }
+    return open + 1;
+}
+
 bool ech_params_parse(const EchParam *params, void *object, const char *text, GError **error)
 {
     const char *at = text ? text : "";
     while (*at) {
-        unsigned depth = 0;
         const char *end = at;
-        for (; *end && (depth > 0 || *end != ','); end++) {
-            if (*end == '[')
-                depth++;
-            else if (*end == ']' && depth > 0)
-                depth--;
-        }
+        while (*end && *end != ',')
+            end = *end == '[' ? past_bracket(end) : end + 1;
         g_autofree char *item = g_strndup(at, (size_t)(end - at));
         char *equals = strchr(item, '=');
         if (!equals) {

@@ -28,6 +28,11 @@ const EchVerb *ech_verbs(size_t *ret_n);
 #include "sim/cli/verbs.def"
 #undef ECH_VERB
 
+/** What --beside takes. */
+#define ECH_CLI_BESIDE                                                                                                                                         \
+    "a second file of the same run to merge: a memory snapshot beside a Kineto profile, XLA's programs (a dump's folder, or one) beside a capture, a "         \
+    "database of Nsight Systems or what rocprofv3 wrote, a JAX device memory profile beside anything"
+
 /** Parses options of a verb with GOption (allowing them anywhere); remaining arguments go to *ret_rest (owned, NULL-terminated).
  * On failure prints the message and the verb's usage to stderr and returns false (exit code ECH_EXIT_USAGE). --help prints and exits 0. */
 bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char ***ret_rest);

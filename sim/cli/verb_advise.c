@@ -90,7 +90,7 @@ int ech_verb_advise(int argc, char **argv)
         {"pass", 'p', 0, G_OPTION_ARG_STRING_ARRAY, &options.passes, "transformation that holds for all; may be given again", "SPEC"},
         {"allocator", 'a', 0, G_OPTION_ARG_STRING, &options.allocator, "allocator of the device's memory; not given: as for run", "SPEC"},
         {"format", 'f', 0, G_OPTION_ARG_STRING, &options.format, "format of the captured file, where its content should not decide", "NAME"},
-        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, "second file of the same capture", "FILE"},
+        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, ECH_CLI_BESIDE, "FILE"},
         {"step", 0, 0, G_OPTION_ARG_STRING, &options.step, "of a capture that tells steps, one alone: 2, 2..3 or last", "N"},
         {"jobs", 'j', 0, G_OPTION_ARG_INT, &options.jobs, "processes", "N"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "print one JSON document", NULL},

@@ -293,8 +293,7 @@ int ech_verb_info(int argc, char **argv)
     const GOptionEntry entries[] = {
         {"device", 0, 0, G_OPTION_ARG_STRING, &device, "chip the file was made for, where the format does not say", "NAME"},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "take the file as this format instead of looking at its bytes", "F"},
-        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside,
-         "a second file of the same run to merge: a memory snapshot beside a Kineto profile, a JAX device memory profile beside anything", "FILE"},
+        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &beside, ECH_CLI_BESIDE, "FILE"},
         {"alone", 0, 0, G_OPTION_ARG_NONE, &ignore, "do not pick up files that lie beside the program", NULL},
         {"loop-trips", 0, 0, G_OPTION_ARG_INT64, &trips, "trip count of loops that tell none (default 1)", "N"},
         {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "fail if anything was dropped or repaired", NULL},

@@ -349,7 +349,7 @@ int ech_verb_run(int argc, char **argv)
         {"for", 0, 0, G_OPTION_ARG_STRING_ARRAY, &options.goals, "what --find asks for: fits, time<=x1.05, hbm<=4GiB; may be given again", "GOAL"},
         {"engine", 'e', 0, G_OPTION_ARG_STRING, &options.engine, "auto, native, simgrid, or cuda: for real, on the GPU that is here", "NAME"},
         {"format", 'f', 0, G_OPTION_ARG_STRING, &options.format, "format of the captured file, where its content should not decide", "NAME"},
-        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, "second file of the same capture", "FILE"},
+        {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, ECH_CLI_BESIDE, "FILE"},
         {"step", 0, 0, G_OPTION_ARG_STRING, &options.step, "of a capture that tells steps, one alone: 2, 2..3 or last", "N"},
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "write report, timelines and figures to a folder", "DIR"},
         {"jobs", 'j', 0, G_OPTION_ARG_INT, &options.jobs, "processes for a sweep", "N"},

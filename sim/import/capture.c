@@ -969,12 +969,11 @@ static const char *annotated(const char *text, const char *key, size_t *ret_n)
     return NULL;
 }
 
-/* XLA's ranges as what they are of: "XlaModule:#hlo_module=jit_step,program_id=21#" as "jit_step(21)", "Thunk:#name=jit(step)/while,hlo_op=while.17#" as
- * "while.17". NULL for others. */
-static char *name_of_range(const char *text)
+char *ech_capture_xla_range(const char *text, bool *ret_module)
 {
     size_t n, n_id;
-    if (g_str_has_prefix(text, "XlaModule:#")) {
+    *ret_module = g_str_has_prefix(text, "XlaModule:#");
+    if (*ret_module) {
         const char *module = annotated(text, "hlo_module", &n), *id = annotated(text, "program_id", &n_id);
         return n == 0 ? NULL : n_id == 0 ? g_strndup(module, n) : g_strdup_printf("%.*s(%.*s)", (int)n, module, (int)n_id, id);
     }
@@ -985,7 +984,8 @@ static char *name_of_range(const char *text)
 static void mark(EchCapture *capture, const EchItem *item)
 {
     EchOp op = op_of(capture, item, ECH_OP_MARK, queue_id(capture, item->queue));
-    g_autofree char *name = name_of_range(ech_trace_builder_peek_string(capture->builder, item->name));
+    bool module;
+    g_autofree char *name = ech_capture_xla_range(ech_trace_builder_peek_string(capture->builder, item->name), &module);
     if (name)
         op.name = ech_trace_builder_string(capture->builder, name, -1);
     ech_trace_builder_op(capture->builder, op);

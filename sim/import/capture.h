@@ -138,5 +138,8 @@ void ech_capture_set_unrecorded(EchCapture *capture);
 /** A migration of managed memory was recorded: @bytes of a COPY, which is added besides. The trace says so (migrations_recorded), for what was recorded is not
  * to be modelled as well; recorded_paged_in_bytes and recorded_paged_out_bytes are the sums. */
 void ech_capture_migrated(EchCapture *capture, bool to_device, EchBytes bytes);
+/** XLA's ranges (MARK) as what they are of: "XlaModule:#hlo_module=jit_step,program_id=21#", a run of a *@ret_module, as "jit_step(21)",
+ * "Thunk:#name=jit(step)/while,hlo_op=while.17#", the launch of an instruction, as "while.17". NULL for others. Owned by the caller. */
+char *ech_capture_xla_range(const char *text, bool *ret_module) G_GNUC_WARN_UNUSED_RESULT;
 /** Sets import->trace. Recorded times become relative to the first; property "time_zero_ps" tells what was subtracted. */
 bool ech_capture_finish(EchCapture *capture, GError **error);

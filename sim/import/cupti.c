@@ -20,6 +20,7 @@
 #include "sim/base/hash.h"
 #include "sim/import/gpu_work.h"
 #include "sim/import/lines.h"
+#include "sim/import/xla_programs.h"
 
 #include <string.h>
 
@@ -361,7 +362,6 @@ static bool add_line(size_t which, void *data, GError **error)
 
 static bool cupti_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
 {
-    (void)options;
     g_autoptr(GBytes) bytes = ech_source_bytes(source, 0, error);
     if (!bytes)
         return false;
@@ -388,7 +388,7 @@ static bool cupti_read(EchSource *source, const EchImportOptions *options, EchIm
     if (!ech_lines_read(&r.lines, data + strlen(MAGIC), n - strlen(MAGIC), kinds, G_N_ELEMENTS(kinds), add_line, &r, error))
         return false;
     place_syncs(&r);
-    return ech_capture_finish(capture, error);
+    return ech_xla_programs_beside(capture, options->beside, ret->diag, error) && ech_capture_finish(capture, error);
 }
 
 static int probe(const uint8_t *head, size_t n)
@@ -399,6 +399,7 @@ static int probe(const uint8_t *head, size_t n)
 const EchImportClass ech_import_cupti = {
     .name = "cupti",
     .summary = "captures of 'echelon capture' (CUPTI activities of a CUDA program)",
+    .takes_programs = true,
     .probe = probe,
     .read = cupti_read,
 };

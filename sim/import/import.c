@@ -457,7 +457,7 @@ static char *describe_magic(const uint8_t *head, size_t n)
         {"\x1f\x8b", 2, "gzip inside gzip; unpack it once"},
         {"\x04\x22\x4d\x18", 4, "lz4; unpack it first"},
         {"PAR1", 4, "Parquet; of Nsight Systems 'nsys export --type sqlite REPORT' writes what echelon reads"},
-        {"ML\xefR", 4, "MLIR bytecode, which no compiler has scheduled yet; 'jax.jit(f).lower(...).compile().as_text()' prints the HLO that echelon reads"},
+        {"ML\xefR", 4, "MLIR bytecode, " ECH_NOT_COMPILED},
         {"NVR", 4, "a report of Nsight Compute, which tells of single kernels; 'nsys export --type sqlite' writes what echelon reads of a whole run"},
         {"BZh", 3, "bzip2; unpack it first"},
         {"\x28\xb5\x2f\xfd", 4, "zstd; unpack it first"},
@@ -486,8 +486,7 @@ static char *describe_magic(const uint8_t *head, size_t n)
         return g_strdup_printf("the bytes look like a tar archive, of '%s' first; unpack it first", first);
     }
     if (memmem(head, n, "StableHLO_v", 11) && memmem(head, n, "ML\xefR", 4))
-        return g_strdup("the bytes look like a program that jax.export wrote, which no compiler has scheduled yet; jax.jit(f).lower(...).compile().as_text() "
-                        "prints the HLO that echelon reads");
+        return g_strdup("the bytes look like a program that jax.export wrote, " ECH_NOT_COMPILED);
     if (is_onnx(head, n))
         return g_strdup(
             "the bytes look like an ONNX model, not like what it did: a session with SessionOptions.enable_profiling writes a profile, and 'echelon "
@@ -566,8 +565,7 @@ static const char *describe_text(const uint8_t *head, size_t n)
     if (n > 7 && memcmp(head, "LayerID", 7) == 0)
         return "the text is a report that SCALE-Sim wrote; give the topology (CSV) that it ran, and a device";
     if (memmem(head, n, "stablehlo.", 10) || memmem(head, n, "mhlo.num_partitions", 19))
-        return "the text is StableHLO, which no compiler has scheduled yet; 'jax.jit(f).lower(...).compile().as_text()' prints the HLO that echelon reads, and "
-               "traces/capture/compile.py compiles for a chip that is not there";
+        return "the text is StableHLO, " ECH_NOT_COMPILED;
     if (n > 18 &&
         (memcmp(head, "BufferAssignment:", 17) == 0 || memcmp(head, "HloLiveRange (", 14) == 0 || memmem(head, MIN(n, (size_t)256), "Total bytes used: ", 18)))
         return "the text is what XLA writes of a program's memory, which is read beside its program; give the program, whose name begins the same way "
@@ -822,6 +820,8 @@ static EchImport *read_class(EchSource *source, const EchImportClass *class, con
 /* With a device memory profile beside it: the profile's buffers are added here. Other second files are the reader's own business. */
 static EchImport *read_beside(EchSource *source, const EchImportClass *class, const EchImportOptions *options, GError **error)
 {
+    if (class->takes_programs && g_file_test(options->beside, G_FILE_TEST_IS_DIR))
+        return read_class(source, class, options, error);
     g_autoptr(EchSource) second = ech_source_open(options->beside, error);
     const EchImportClass *second_class = second ? find_class(second, NULL, error) : NULL;
     if (!second_class)
@@ -829,10 +829,12 @@ static EchImport *read_beside(EchSource *source, const EchImportClass *class, co
     if (strcmp(second_class->name, "memory_profile") != 0) {
         if (strcmp(second_class->name, "memory_snapshot") == 0 && (strcmp(class->name, "kineto") == 0 || strcmp(class->name, "pretend") == 0))
             return read_class(source, class, options, error);
-        g_set_error(
-            error, ECH_ERROR, ECH_ERROR_CONFIG,
-            "%s: a %s file cannot be merged with a %s file; expected a memory_snapshot beside a kineto or a pretend file, or a memory_profile beside anything",
-            options->beside, second_class->name, class->name);
+        if (class->takes_programs && g_str_has_prefix(second_class->name, "hlo"))
+            return read_class(source, class, options, error);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "%s: a %s file cannot be merged with a %s file; expected a memory_snapshot beside a kineto or a pretend file, XLA's programs (a folder, or "
+                    "one) beside what cupti, nsys or rocprofv3 recorded, or a memory_profile beside anything",
+                    options->beside, second_class->name, class->name);
         return NULL;
     }
     EchImportOptions alone = *options;

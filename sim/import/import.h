@@ -3,7 +3,7 @@
  *
  * To add a reader: write sim/import/NAME.c with a const EchImportClass, and add a row to importers.def. The readers, and what they share:
  *
- *     XLA        hlo (hlo_text, hlo_proto, hlo_source, hlo_donation; xla_assignment beside it), xplane and xplane_json (xplane_core, xplane_programs),
+ *     XLA        hlo (hlo_text, hlo_proto, hlo_source, hlo_donation; xla_assignment beside it), xplane and xplane_json (xplane_core), xla_programs,
  *                memory_profile (resident, where it lies beside another capture), memory_usage_report
  *     PyTorch    kineto (kineto_join), memory_snapshot (pickle), memory_timeline; execution traces: pytorch_et, chakra, chakra_json (et)
  *     GPUs       nsys (sqlite), cupti, and pretend of one that is not there (range_sizes, kernel_arguments, xla_folders)
@@ -47,7 +47,8 @@ GBytes *ech_source_bytes(EchSource *source, size_t limit, GError **error) G_GNUC
 
 typedef struct {
     const char *device; /**< --device, or NULL: some formats need the chip. */
-    /** A second file of the same run to merge, or NULL: a memory snapshot beside a Kineto profile; a device memory profile beside anything. */
+    /** A second file of the same run to merge, or NULL: a memory snapshot beside a Kineto profile; XLA's programs, a folder or one, beside CUPTI's and Nsight
+     * Systems' recordings; a device memory profile beside anything. */
     const char *beside;
     uint64_t loop_trips; /**< Trip count for loops that tell none (default 1). */
     bool ignore_beside;  /**< Do not pick up files beside the program (buffer assignment). */
@@ -88,6 +89,8 @@ typedef struct {
     bool (*read)(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error);
     /** Of a profiler: the remark about a profile in which no device did anything; NULL where that says nothing. */
     const char *when_idle;
+    /** Of a profiler of GPUs that tells kernels by their names: XLA's programs may be merged with it. */
+    bool takes_programs;
     /** Of what people write themselves: how, in lines, an example that is read as it stands first; NULL of what tools write. */
     const char *by_hand;
 } EchImportClass;

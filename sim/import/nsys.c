@@ -3,6 +3,7 @@
  */
 #include "sim/import/gpu_work.h"
 #include "sim/import/sqlite.h"
+#include "sim/import/xla_programs.h"
 
 #include "sim/base/compare.h"
 #include "sim/base/error.h"
@@ -322,6 +323,70 @@ static bool read_kernels(Reader *r)
     return ok;
 }
 
+static gint64 *launch_key(int64_t pid, int64_t correlation)
+{
+    gint64 *key = g_new(gint64, 1);
+    *key = (gint64)ech_hash_pair((uint64_t)pid, (uint64_t)correlation);
+    return key;
+}
+
+/* Launches that have kernels of their own. */
+static GHashTable *launches_of_kernels(Reader *r)
+{
+    EchSqliteRows rows;
+    bool ok;
+    g_autoptr(GHashTable) launches = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL);
+    if (!ech_sqlite_query(r->db, "CUPTI_ACTIVITY_KIND_KERNEL", (const char *[]){"globalPid", "correlationId", "graphNodeId", NULL}, "", &rows))
+        return NULL;
+    while (ech_sqlite_next(&rows, &ok))
+        if (ech_sqlite_int(&rows, 2, 0) != 0)
+            g_hash_table_add(launches, launch_key(pid_of(ech_sqlite_int(&rows, 0, 0)), ech_sqlite_int(&rows, 1, 0)));
+    return ok ? g_steal_pointer(&launches) : NULL;
+}
+
+/* Graphs that were recorded as a whole, which is what Nsight Systems does unless told otherwise: work of their stream, of which nothing else is known. */
+static bool read_graphs(Reader *r)
+{
+    EchSqliteRows rows;
+    bool ok;
+    if (!ech_sqlite_has_table(r->db, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"))
+        return true;
+    g_autoptr(GHashTable) told = launches_of_kernels(r);
+    if (!told ||
+        !ech_sqlite_query(r->db, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+                          (const char *[]){"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "graphId", NULL}, "", &rows))
+        return false;
+    uint64_t n = 0;
+    while (ech_sqlite_next(&rows, &ok)) {
+        EchItem item = ech_item_init(ECH_ITEM_KERNEL);
+        item.start = ech_sqlite_ns(&rows, 0, r->ret->diag);
+        EchTime end = ech_sqlite_ns(&rows, 1, r->ret->diag);
+        int64_t pid = pid_of(ech_sqlite_int(&rows, 6, 0)), correlation = ech_sqlite_int(&rows, 5, 0);
+        g_autofree gint64 *key = launch_key(pid, correlation);
+        if (g_hash_table_contains(told, key))
+            continue;
+        if (item.start == ECH_TIME_NONE || end == ECH_TIME_NONE || end <= item.start) {
+            ech_diag_dropped(r->ret->diag, "graphs_without_times", 1, "table %s", rows.table);
+            continue;
+        }
+        char name[48];
+        g_snprintf(name, sizeof name, "CUDA graph %" G_GINT64_FORMAT, ech_sqlite_int(&rows, 7, 0));
+        item.duration = end - item.start;
+        item.name = ech_trace_builder_string(r->builder, name, -1);
+        item.queue = stream_queue(r, ech_sqlite_int(&rows, 2, 0), ech_sqlite_int(&rows, 3, 0), ech_sqlite_int(&rows, 4, 0), pid);
+        set_issue(r, &item, pid, correlation);
+        ech_capture_add(r->capture, &item);
+        n++;
+    }
+    ech_diag_note(r->ret->diag, "graphs_recorded_as_a_whole", n);
+    if (ok && n > 0)
+        ech_diag_remark(r->ret->diag,
+                        "%" G_GUINT64_FORMAT " runs of CUDA graphs are recorded as a whole, each as one kernel of which only the time is known: "
+                        "'nsys profile --cuda-graph-trace=node' records what is in them, at a cost for the program",
+                        n);
+    return ok;
+}
+
 static const char *memory_kind(int64_t kind)
 {
     static const char *const kinds[] = {"Pageable", "Pinned", "Device", "Array", "Managed", "Device", "Managed", "Unknown"};
@@ -597,11 +662,11 @@ static bool read_faults(Reader *r)
     return ok;
 }
 
-static bool read_marks(Reader *r, const char *table, const char *const *columns, const char *fallback)
+static bool read_marks(Reader *r)
 {
     EchSqliteRows rows;
     bool ok;
-    if (!ech_sqlite_query(r->db, table, columns, "", &rows))
+    if (!ech_sqlite_query(r->db, "NVTX_EVENTS", (const char *[]){"start", "end", "text", "textId", "eventType", "globalTid", NULL}, "", &rows))
         return false;
     while (ech_sqlite_next(&rows, &ok)) {
         int64_t type = ech_sqlite_int(&rows, 4, 59);
@@ -613,7 +678,7 @@ static bool read_marks(Reader *r, const char *table, const char *const *columns,
         if (item.start == ECH_TIME_NONE)
             continue;
         item.duration = end == ECH_TIME_NONE || end < item.start ? ECH_TIME_NONE : end - item.start;
-        item.name = text_id(r, &rows, ech_sqlite_is_null(&rows, 2) ? 3 : 2, fallback);
+        item.name = text_id(r, &rows, ech_sqlite_is_null(&rows, 2) ? 3 : 2, "");
         char name[48];
         g_snprintf(name, sizeof name, "thread %" G_GINT64_FORMAT, ech_sqlite_int(&rows, 5, 0) & 0xffffff);
         item.queue = ech_capture_queue(r->capture, name, ECH_QUEUE_HOST, 0);
@@ -720,10 +785,8 @@ static const char *other_profiler(EchSqlite *db)
     return NULL;
 }
 
-static bool read_all(Reader *r)
+static bool read_all(Reader *r, const char *beside)
 {
-    static const char *const nvtx[] = {"start", "end", "text", "textId", "eventType", "globalTid", NULL};
-    static const char *const graphs[] = {"start", "end", "nameId", "nameId", "eventType", "globalTid", NULL};
     g_autoptr(GPtrArray) tables = ech_sqlite_tables(r->db);
     if (!tables)
         return false;
@@ -738,17 +801,15 @@ static bool read_all(Reader *r)
         return false;
     }
     if (!count_tables(r, tables) || !read_properties(r, "META_DATA_EXPORT") || !read_properties(r, "EXPORT_META_DATA") || !read_devices(r) || !read_gpus(r) ||
-        !read_strings(r) || !read_chains(r) || !read_calls(r) || !read_kernels(r) || !read_copies(r) || !read_memsets(r) || !read_recorded(r) ||
-        !read_waits(r) || !read_memory(r) || !read_faults(r))
+        !read_strings(r) || !read_chains(r) || !read_calls(r) || !read_kernels(r) || !read_graphs(r) || !read_copies(r) || !read_memsets(r) ||
+        !read_recorded(r) || !read_waits(r) || !read_memory(r) || !read_faults(r))
         return false;
     infer_waits(r);
-    return read_marks(r, "NVTX_EVENTS", nvtx, "") && read_marks(r, "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", graphs, "CUDA graph") &&
-           ech_capture_finish(r->capture, r->error);
+    return read_marks(r) && ech_xla_programs_beside(r->capture, beside, r->ret->diag, r->error) && ech_capture_finish(r->capture, r->error);
 }
 
 static bool nsys_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
 {
-    (void)options;
     g_autoptr(GBytes) bytes = ech_source_bytes(source, (size_t)16 << 30, error);
     g_autoptr(EchSqlite) db = bytes ? ech_sqlite_open(bytes, ech_source_path(source), error) : NULL;
     if (!db)
@@ -761,7 +822,7 @@ static bool nsys_read(EchSource *source, const EchImportOptions *options, EchImp
     r.gpus = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL);
     r.calls = g_array_new(FALSE, FALSE, sizeof(Call));
     r.recorded = g_array_new(FALSE, FALSE, sizeof(Recorded));
-    bool ok = read_all(&r);
+    bool ok = read_all(&r, options->beside);
     g_array_unref(r.recorded);
     g_array_unref(r.calls);
     g_hash_table_unref(r.queues);
@@ -781,6 +842,7 @@ static int probe(const uint8_t *head, size_t n)
 const EchImportClass ech_import_nsys = {
     .name = "nsys_sqlite",
     .summary = "Nsight Systems export (SQLite), with unified-memory migrations and memory events",
+    .takes_programs = true,
     .probe = probe,
     .read = nsys_read,
     .when_idle = "nothing in it ran on a GPU; 'nsys profile --trace cuda' records what does",

@@ -331,7 +331,7 @@ static bool read_run(Reader *r)
     return ok;
 }
 
-static bool read_all(Reader *r)
+static bool read_all(Reader *r, const char *beside)
 {
     static const char *const counted[] = {"kernel_dispatch", "memory_copy", "memory_allocate", "region", "sample", "pmc_event"};
     static const char prefix[] = "rocpd_kernel_dispatch";
@@ -362,19 +362,18 @@ static bool read_all(Reader *r)
         g_set_error(r->error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: an SQLite database, but not rocprofv3's: it has no table %s", r->where, prefix);
         return false;
     }
-    return ech_rocprof_finish(r->rocprof, r->error);
+    return ech_rocprof_finish(r->rocprof, beside, r->error);
 }
 
 static bool rocpd_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
 {
-    (void)options;
     g_autoptr(GBytes) bytes = ech_source_bytes(source, (size_t)16 << 30, error);
     g_autoptr(EchSqlite) db = bytes ? ech_sqlite_open(bytes, ech_source_path(source), error) : NULL;
     if (!db)
         return false;
     g_autoptr(EchRocprof) rocprof = ech_rocprof_new(ret, "rocpd");
     Reader r = {.ret = ret, .where = ech_source_path(source), .db = db, .rocprof = rocprof, .builder = ech_rocprof_builder(rocprof), .error = error};
-    return read_all(&r);
+    return read_all(&r, options->beside);
 }
 
 static int probe(const uint8_t *head, size_t n)
@@ -385,6 +384,7 @@ static int probe(const uint8_t *head, size_t n)
 const EchImportClass ech_import_rocpd = {
     .name = "rocpd",
     .summary = "rocprofv3's database of an AMD GPU (SQLite, schemas 3 and 4)",
+    .takes_programs = true,
     .probe = probe,
     .read = rocpd_read,
     .when_idle = "nothing in it ran on a GPU; 'rocprofv3 --runtime-trace' records what does",

@@ -3,6 +3,7 @@
 #include "sim/base/compare.h"
 #include "sim/base/hash.h"
 #include "sim/import/gpu_work.h"
+#include "sim/import/xla_programs.h"
 
 enum { MAX_QUEUES = 2048, MAX_NAME = 256 };
 
@@ -380,7 +381,7 @@ static void find_streams(EchRocprof *r)
     }
 }
 
-bool ech_rocprof_finish(EchRocprof *r, GError **error)
+bool ech_rocprof_finish(EchRocprof *r, const char *beside, GError **error)
 {
     set_times(r);
     g_array_sort(r->records[ECH_ROC_CALL], compare_calls);
@@ -393,5 +394,5 @@ bool ech_rocprof_finish(EchRocprof *r, GError **error)
     each(r, ECH_ROC_ALLOC, add_memory);
     add_waits(r);
     ech_capture_set_waits(r->capture, r->records[ECH_ROC_CALL]->len ? ECH_WAITS_CALLS : ECH_WAITS_UNKNOWN);
-    return ech_capture_finish(r->capture, error);
+    return ech_xla_programs_beside(r->capture, beside, r->ret->diag, error) && ech_capture_finish(r->capture, error);
 }

@@ -52,5 +52,5 @@ void ech_rocprof_name_device(EchRocprof *r, uint32_t device, const char *name);
 EchRocRecord ech_roc_record(EchRocKind kind);
 /** Adds one. */
 void ech_rocprof_add(EchRocprof *r, const EchRocRecord *record);
-/** Sets the import's trace. */
-bool ech_rocprof_finish(EchRocprof *r, GError **error);
+/** Sets the import's trace, with XLA's programs at @beside, NULL: none (xla_programs.h). */
+bool ech_rocprof_finish(EchRocprof *r, const char *beside, GError **error);

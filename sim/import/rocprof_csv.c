@@ -365,7 +365,7 @@ static bool rocprof_csv_read(EchSource *source, const EchImportOptions *options,
         .ret = ret, .rocprof = rocprof, .builder = ech_rocprof_builder(rocprof), .processes = processes, .gpus = gpus, .records = records, .text = text};
     const char *path = ech_source_path(source);
     g_array_set_clear_func(gpus, clear_gpu);
-    if (!read_table(&r, source, error) || (path && !(options && options->ignore_beside) && !read_beside(&r, path, error)))
+    if (!read_table(&r, source, error) || (path && !options->ignore_beside && !read_beside(&r, path, error)))
         return false;
     g_array_sort(gpus, compare_gpus);
     for (guint i = 0; i < gpus->len; i++)
@@ -376,7 +376,7 @@ static bool rocprof_csv_read(EchSource *source, const EchImportOptions *options,
         count_agent(&r, &record->to, record->kind == ECH_ROC_ALLOC);
         ech_rocprof_add(rocprof, record);
     }
-    return ech_rocprof_finish(rocprof, error);
+    return ech_rocprof_finish(rocprof, options->beside, error);
 }
 
 static int probe(const uint8_t *head, size_t n)
@@ -390,6 +390,7 @@ static int probe(const uint8_t *head, size_t n)
 const EchImportClass ech_import_rocprof_csv = {
     .name = "rocprof_csv",
     .summary = "tables of rocprofv3 (--output-format csv: STEM_kernel_trace.csv and what lies beside it) and of rocprof's kernels (results.csv)",
+    .takes_programs = true,
     .probe = probe,
     .read = rocprof_csv_read,
     .when_idle = "nothing in it ran on a GPU; 'rocprofv3 --runtime-trace' records what does",

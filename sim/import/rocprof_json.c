@@ -433,7 +433,6 @@ static bool read_document(Reader *r)
 
 static bool rocprof_json_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
 {
-    (void)options;
     g_autoptr(EchJson) json = ech_json_new(source);
     g_autoptr(EchRocprof) rocprof = ech_rocprof_new(ret, "rocprof_json");
     Reader r = {.ret = ret, .where = ech_source_path(source), .json = json, .rocprof = rocprof, .builder = ech_rocprof_builder(rocprof)};
@@ -444,7 +443,7 @@ static bool rocprof_json_read(EchSource *source, const EchImportOptions *options
         return false;
     }
     ech_diag_dropped(ret->diag, "strings_repaired", ech_json_repaired(json), NULL);
-    return ech_rocprof_finish(rocprof, error);
+    return ech_rocprof_finish(rocprof, options->beside, error);
 }
 
 static int probe(const uint8_t *head, size_t n)
@@ -456,6 +455,7 @@ static int probe(const uint8_t *head, size_t n)
 const EchImportClass ech_import_rocprof_json = {
     .name = "rocprof_json",
     .summary = "rocprofv3's JSON of an AMD GPU (--output-format json)",
+    .takes_programs = true,
     .probe = probe,
     .read = rocprof_json_read,
     .when_idle = "nothing in it ran on a GPU; 'rocprofv3 --runtime-trace' records what does",

@@ -6,7 +6,7 @@
 #include "sim/base/hash.h"
 #include "sim/import/gpu_work.h"
 #include "sim/import/wire.h"
-#include "sim/import/xplane_programs.h"
+#include "sim/import/xla_programs.h"
 #include "sim/trace/step.h"
 
 #include <string.h>
@@ -68,7 +68,7 @@ typedef struct {
     EchCapture *capture;
     EchTraceBuilder *builder;
     GHashTable *launches; /* correlation -> EchTime of the call */
-    EchXplanePrograms *programs;
+    EchXlaPrograms *programs;
     GHashTable *scopes; /* range of the host -> the one around it */
     GHashTable *ran;    /* outermost range -> Ran */
     GHashTable *names;  /* of ech_gpu_name_of */
@@ -562,13 +562,13 @@ static void gpu_event(Reader *r, uint32_t queue, Metadata *meta, const Event *e,
     if (item.kind == ECH_ITEM_KERNEL && ech_xplane_launch((const char *)e->details.data, e->details.n, &launch))
         ech_gpu_kernel_by_launch(r->capture, r->names, launch, &item);
     if (item.kind == ECH_ITEM_KERNEL && e->has_program && e->source.n) {
-        EchXplaneLaunched launched = {.item = ech_capture_n_items(r->capture), .program = e->program};
+        EchXlaLaunched launched = {.item = ech_capture_n_items(r->capture), .program = e->program};
         launched.instruction = ech_trace_builder_string(r->builder, (const char *)e->source.data, (gssize)e->source.n);
         launched.launch = e->in_graph && e->has_correlation ? e->correlation : 0;
         launched.threads = 1;
         for (int k = 0; k < 3; k++)
             launched.threads = ech_bytes_mul(launched.threads, ech_bytes_mul(launch.grid[k], launch.block[k]));
-        ech_xplane_programs_launched(r->programs, &launched);
+        ech_xla_programs_launched(r->programs, &launched);
     }
     ech_capture_add(r->capture, &item);
 }
@@ -823,7 +823,7 @@ static bool read_programs(Reader *r, const EchWire *file, const Plane *plane, GA
         if (found)
             g_array_append_val(found, ((Found){named->name.data ? named->name : (Span){(const uint8_t *)"", 0}, module}));
         else
-            ech_xplane_programs_add(r->programs, id, module.data, module.n);
+            ech_xla_programs_add(r->programs, id, module.data, module.n);
         n++;
     }
     if (n && !found)
@@ -892,7 +892,7 @@ static bool read_space(Reader *r, const uint8_t *data, size_t n, GError **error)
         const Baseline *b = &g_array_index(r->baselines, Baseline, i);
         ech_capture_baseline(r->capture, (EchTier)b->tier, b->device, b->before);
     }
-    ech_xplane_programs_apply(r->programs, r->capture, r->ret->diag);
+    ech_xla_programs_apply(r->programs, r->capture, r->ret->diag);
     uint64_t programs = ech_diag_count(r->ret->records, "Hlo Proto");
     if (programs > 0)
         ech_trace_builder_printf_property(r->builder, ECH_PROGRAMS_BESIDE, "%" G_GUINT64_FORMAT, programs);
@@ -921,7 +921,7 @@ static bool xplane_read(EchSource *source, const EchImportOptions *options, EchI
     r.launches = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
     r.baselines = g_array_new(FALSE, FALSE, sizeof(Baseline));
     r.devices = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
-    r.programs = ech_xplane_programs_new();
+    r.programs = ech_xla_programs_new();
     r.names = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     r.scopes = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
     r.ran = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
@@ -932,7 +932,7 @@ static bool xplane_read(EchSource *source, const EchImportOptions *options, EchI
     g_hash_table_unref(r.names);
     g_hash_table_unref(r.scopes);
     g_hash_table_unref(r.ran);
-    ech_xplane_programs_free(r.programs);
+    ech_xla_programs_free(r.programs);
     return ok;
 }
 

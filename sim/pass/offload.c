@@ -4,6 +4,7 @@
  * first one where that reads it, stored after the last one where one of them wrote. What a loop takes slices of (the inputs that a scan saves, its stacked
  * weights) is fetched and stored slice by slice, an iteration at a time. Kernels stay as they were compiled. */
 #include "sim/base/error.h"
+#include "sim/base/range_max.h"
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
 
@@ -296,18 +297,24 @@ static void find_arrays(Pass *p)
 
 /* Which arrays go: all, or as many as it takes */
 
+static EchRangeMax *held_before(const EchSurvey *s)
+{
+    g_autofree int64_t *live = g_new(int64_t, s->n + 1);
+    for (size_t i = 0; i <= s->n; i++)
+        live[i] = (int64_t)MIN(s->live[i], INT64_MAX / 4);
+    return ech_range_max_new(live, s->n + 1);
+}
+
 /* Takes what @a does not need any more off what the device holds before each op. */
-static void change_live(const Pass *p, const Array *a, int64_t *live)
+static void change_held(const Pass *p, const Array *a, EchRangeMax *held)
 {
     const EchSurvey *s = &p->s;
     int64_t bytes = (int64_t)MIN(s->buffers[a->buffer].bytes, INT64_MAX / 4);
-    for (EchId i = a->alloc == ECH_NONE ? 0 : a->alloc + 1; i <= (a->free == ECH_NONE ? (EchId)s->n : a->free); i++)
-        live[i] -= bytes;
+    ech_range_max_add(held, a->alloc == ECH_NONE ? 0 : a->alloc + 1, a->free == ECH_NONE ? s->n + 1 : (size_t)a->free + 1, -bytes);
     for (uint32_t k = 0; k < a->n_stays; k++) {
         const Stay *stay = stay_of(p, a->first_stay + k);
         int64_t here = stay->fills ? 0 : stay->at.slices ? (int64_t)MIN(stay->at.bytes, INT64_MAX / 4) : bytes;
-        for (EchId i = stay->at.op; i < ech_survey_after(s, stay->until); i++)
-            live[i] += here;
+        ech_range_max_add(held, stay->at.op, ech_survey_after(s, stay->until), here);
     }
 }
 
@@ -323,36 +330,48 @@ static bool is_away(const Pass *p, const Array *a, EchId at)
     return true;
 }
 
+static gint by_idle(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const GArray *arrays = data;
+    guint x = *(const guint *)a, y = *(const guint *)b;
+    double idle[2] = {g_array_index(arrays, Array, x).idle, g_array_index(arrays, Array, y).idle};
+    if (idle[0] != idle[1])
+        return idle[0] > idle[1] ? -1 : 1;
+    return x < y ? -1 : x > y;
+}
+
 /* At the fullest moment, of what could be away then, what lies idle for longest; until that is little enough. */
 static void choose(Pass *p, EchDiag *diag)
 {
-    const EchSurvey *s = &p->s;
-    for (guint k = 0; k < p->arrays->len; k++)
+    guint n = p->arrays->len, first = 0;
+    for (guint k = 0; k < n; k++)
         g_array_index(p->arrays, Array, k).chosen = p->o->memory == 0;
     if (p->o->memory == 0)
         return;
-    g_autofree int64_t *live = g_new(int64_t, s->n + 1);
-    for (size_t i = 0; i <= s->n; i++)
-        live[i] = (int64_t)MIN(s->live[i], INT64_MAX / 4);
+    g_autoptr(GArray) order = g_array_sized_new(FALSE, FALSE, sizeof(guint), n);
+    for (guint k = 0; k < n; k++)
+        g_array_append_val(order, k);
+    g_array_sort_with_data(order, by_idle, p->arrays);
+    g_autoptr(EchRangeMax) held = held_before(&p->s);
     while (true) {
-        size_t peak = 0;
-        for (size_t i = 1; i <= s->n; i++)
-            peak = live[i] > live[peak] ? i : peak;
-        if (live[peak] <= (int64_t)MIN(p->o->memory, INT64_MAX))
+        size_t peak;
+        int64_t most = ech_range_max_peak(held, &peak);
+        if (most <= (int64_t)MIN(p->o->memory, INT64_MAX))
             return;
         Array *best = NULL;
-        for (guint k = 0; k < p->arrays->len; k++) {
-            Array *a = &g_array_index(p->arrays, Array, k);
-            if (!a->chosen && is_away(p, a, (EchId)peak) && (best == NULL || a->idle > best->idle))
+        for (guint k = first; k < n && !best; k++) {
+            Array *a = &g_array_index(p->arrays, Array, g_array_index(order, guint, k));
+            first += k == first && a->chosen;
+            if (!a->chosen && is_away(p, a, (EchId)peak))
                 best = a;
         }
         if (best == NULL) {
-            g_autofree char *bytes = ech_format_bytes((EchBytes)MAX(live[peak], 0));
+            g_autofree char *bytes = ech_format_bytes((EchBytes)MAX(most, 0));
             ech_diag_remark(diag, "offload: %s are left at the fullest moment, in use there or not to be offloaded", bytes);
             return;
         }
         best->chosen = true;
-        change_live(p, best, live);
+        change_held(p, best, held);
     }
 }
 
@@ -368,19 +387,13 @@ static bool goes_in_slices(const Pass *p, const Array *a)
 /* Most bytes that the device holds at a moment with those of the chosen arrays away that loops fetch and store slice by slice. */
 static uint64_t most_held(const Pass *p)
 {
-    const EchSurvey *s = &p->s;
-    g_autofree int64_t *live = g_new(int64_t, s->n + 1);
-    int64_t most = 0;
-    for (size_t i = 0; i <= s->n; i++)
-        live[i] = (int64_t)MIN(s->live[i], INT64_MAX / 4);
+    g_autoptr(EchRangeMax) held = held_before(&p->s);
     for (guint k = 0; k < p->arrays->len; k++) {
         const Array *a = &g_array_index(p->arrays, Array, k);
         if (a->chosen && goes_in_slices(p, a))
-            change_live(p, a, live);
+            change_held(p, a, held);
     }
-    for (size_t i = 0; i <= s->n; i++)
-        most = MAX(most, live[i]);
-    return (uint64_t)most;
+    return (uint64_t)MAX(ech_range_max_peak(held, NULL), 0);
 }
 
 /* Whether most of what goes does not go slice by slice. */
@@ -426,16 +439,16 @@ static void tell_goal(const Pass *p, EchTraceBuilder *builder)
     ech_trace_builder_set_property(builder, ECH_PASS_MEMORY, text);
 }
 
-/* What the device holds before each op by the plan; the caller frees it. */
+/* What the device holds before each op by the plan, and nothing after the last; the caller frees it. */
 static int64_t *planned(const Pass *p)
 {
-    int64_t *held = g_new0(int64_t, p->s.n + 2);
-    for (size_t i = 0; i <= p->s.n; i++)
-        held[i] = (int64_t)MIN(p->s.live[i], INT64_MAX / 4);
+    g_autoptr(EchRangeMax) held = held_before(&p->s);
     for (guint k = 0; k < p->arrays->len; k++)
         if (g_array_index(p->arrays, Array, k).chosen)
-            change_live(p, &g_array_index(p->arrays, Array, k), held);
-    return held;
+            change_held(p, &g_array_index(p->arrays, Array, k), held);
+    int64_t *values = g_new0(int64_t, p->s.n + 2);
+    ech_range_max_values(held, values);
+    return values;
 }
 
 /* Writing */

@@ -2,6 +2,8 @@
  *
  * Along a program, fetches keep their order and are given the latest start from which the link can finish each of them before it is waited for. Around a loop,
  * a fetch of what the loop does not itself write to the host is made iterations ahead, into a ring of buffers; the first ones are made before the loop. */
+#include "sim/base/compare.h"
+#include "sim/base/range_max.h"
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
 
@@ -28,6 +30,7 @@ typedef struct {
     EchId source, target;          /* buffers */
     EchId alloc, free;             /* of the target, in the same body; ECH_NONE */
     EchId wait;                    /* first op that depends on it */
+    EchId bar;                     /* the last op before it that it must stay behind, or ECH_NONE */
     bool within;                   /* a loop inside its own waits for it, too */
     EchId region;                  /* LOOP around it, or ECH_NONE */
     EchTime needed, length, start; /* on the core's own clock */
@@ -37,14 +40,35 @@ typedef struct {
     const char *why; /* STAYS */
 } Fetch;
 
+/* Of each of something the ops that do something with it. */
+typedef struct {
+    uint32_t *first; /* of its slice of op */
+    EchId *op;
+} List;
+
 typedef struct {
     EchSurvey s;
-    EchBytes *extra; /* per op: bytes more that this pass has taken */
-    EchBytes room;   /* bytes the pass may take at any moment */
-    bool own_budget;
+    EchUsers users, writers; /* of roots */
+    List waiters, memory;    /* of ops: that wait for it; of roots: that take or give back its memory */
+    List stops;              /* of a LOOP's body, last of what is in none: before which a fetch may go */
+    EchRangeMax *extra;      /* per op: bytes more that this pass has taken */
+    EchRangeMax *held;       /* per op: all that counts against room */
+    EchBytes room;           /* bytes the pass may take at any moment, at most UINT64_MAX / 4 */
     const PrefetchOptions *o;
     GArray *fetches;
 } Pass;
+
+/* The pass has taken @bytes more before ops [@first, @end). */
+static void take(Pass *p, EchId first, EchId end, int64_t bytes)
+{
+    ech_range_max_add(p->extra, first, end, bytes);
+    ech_range_max_add(p->held, first, end, bytes);
+}
+
+static int64_t bytes_of(const Pass *p, EchId buffer)
+{
+    return (int64_t)MIN(p->s.buffers[buffer].bytes, INT64_MAX / 4);
+}
 
 /* What copies to the host take out is there until something of the core waits for them, for all that the program knows. */
 static void count_flights(Pass *p)
@@ -71,8 +95,8 @@ static void count_flights(Pass *p)
             continue;
         EchId from = s->uses[o->first_use].buffer, end = s->region[i] == ECH_NONE ? (EchId)s->n : s->end[s->region[i]];
         last = waited[i] != ECH_NONE ? MIN(last, waited[i]) : last;
-        for (EchId k = freed[from]; k != ECH_NONE && k > i && k < MIN(last, end); k++)
-            p->extra[k] = ech_bytes_add(p->extra[k], s->buffers[from].bytes);
+        if (freed[from] != ECH_NONE && freed[from] > i)
+            take(p, freed[from], MIN(last, end), bytes_of(p, from));
     }
 }
 
@@ -178,75 +202,138 @@ static bool touches(const Pass *p, EchId op, EchId buffer)
     return false;
 }
 
-/* Nothing of the fetch may come before this op (at the fetch's level), or right after it at the earliest. */
-static bool bars(const Pass *p, const Fetch *f, EchId op)
+/* ---- what a fetch must stay behind ---- */
+
+/* Where a pass over all ops of which some are put into lists stands: counting how many each has, then filling them. */
+static void put_into(List *list, size_t key, EchId op, bool fill)
 {
-    EchId last = p->s.ops[op].kind == ECH_OP_LOOP ? p->s.end[op] - 1 : op;
-    for (EchId i = op; i <= last; i++) {
-        if (f->source != ECH_NONE && makes(p, i, f->source))
-            return true;
-        if (f->target != ECH_NONE && i != f->alloc && touches(p, i, f->target))
-            return true;
-        if (p->s.ops[i].kind == ECH_OP_MARK && i == op && f->source == ECH_NONE)
-            return true;
+    uint32_t *at = &list->first[key + (fill ? 1 : 2)];
+    if (fill)
+        list->op[*at] = op;
+    ++*at;
+}
+
+/* Counts stand two behind their keys; with room made, where each list begins stands one behind, until it is filled. */
+static void make_room(List *list, size_t keys)
+{
+    for (size_t k = 2; k < keys + 2; k++)
+        list->first[k] += list->first[k - 1];
+    list->op = g_new(EchId, (size_t)list->first[keys + 1] + 1);
+}
+
+static void find_lists(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    p->waiters.first = g_new0(uint32_t, s->n + 2);
+    p->memory.first = g_new0(uint32_t, s->n_buffers + 2);
+    p->stops.first = g_new0(uint32_t, s->n + 3);
+    for (int fill = 0; fill < 2; fill++) {
+        for (EchId i = 0; i < s->n; i++) {
+            const EchOp *o = &s->ops[i];
+            for (uint32_t d = 0; d < o->n_deps; d++)
+                put_into(&p->waiters, s->deps[o->first_dep + d].op, i, fill);
+            if (o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE)
+                put_into(&p->memory, ech_survey_root(s, o->target), i, fill);
+            if (o->queue == s->core || o->kind == ECH_OP_LOOP)
+                put_into(&p->stops, s->region[i] == ECH_NONE ? s->n : s->region[i], i, fill);
+        }
+        if (fill)
+            return;
+        make_room(&p->waiters, s->n);
+        make_room(&p->memory, s->n_buffers);
+        make_room(&p->stops, s->n + 1);
     }
-    return false;
 }
 
-/* Whether the target may be taken from @from on, where it may from @later on. */
-static bool has_room(const Pass *p, const Fetch *f, EchId from, EchId later)
+static void list_clear(List *list)
 {
-    if (f->alloc == ECH_NONE)
-        return true;
-    EchBytes bytes = p->s.buffers[f->target].bytes;
-    for (EchId i = from; i < MIN(later, f->alloc); i++)
-        if ((p->own_budget ? 0 : p->s.live[i]) + p->extra[i] + bytes > p->room)
-            return false;
-    return true;
+    g_free(list->first);
+    g_free(list->op);
 }
 
-/* The place from which a fetch is in time, or as near to it as what it reads, memory and the start of its body allow. */
+/* Of the ascending ops[first..end) the last before @op that is not @but; ECH_NONE: none. */
+static EchId last_before(const EchId *ops, uint32_t first, uint32_t end, EchId op, EchId but)
+{
+    uint32_t low = first;
+    ECH_SEARCH(low, end, middle, ops[middle] < op);
+    if (low > first && ops[low - 1] == but)
+        low--;
+    return low > first ? ops[low - 1] : ECH_NONE;
+}
+
+static EchId later_of(EchId a, EchId b)
+{
+    return a == ECH_NONE ? b : b == ECH_NONE ? a : MAX(a, b);
+}
+
+/* The last op before @op that writes the buffer, waits for what writes it, or takes or gives back its memory. */
+static EchId last_maker(const Pass *p, EchId buffer, EchId op)
+{
+    EchId root = ech_survey_root(&p->s, buffer);
+    const uint32_t *writers = &p->writers.first[root], *memory = &p->memory.first[root];
+    EchId last = later_of(last_before(p->writers.op, writers[0], writers[1], op, ECH_NONE), last_before(p->memory.op, memory[0], memory[1], op, ECH_NONE));
+    for (uint32_t k = writers[0]; k < writers[1]; k++) {
+        const uint32_t *waiters = &p->waiters.first[p->writers.op[k]];
+        last = later_of(last, last_before(p->waiters.op, waiters[0], waiters[1], op, ECH_NONE));
+    }
+    return last;
+}
+
+/* Nothing of a fetch may come before what makes what it reads, or what uses its target. */
+static void find_bars(Pass *p)
+{
+    g_autofree EchId *marks = g_new(EchId, p->s.n + 1); /* per LOOP, last: the last MARK in its body so far */
+    for (size_t i = 0; i <= p->s.n; i++)
+        marks[i] = ECH_NONE;
+    guint k = 0;
+    for (EchId i = 0; i < p->s.n && k < p->fetches->len; i++) {
+        EchId *mark = &marks[p->s.region[i] == ECH_NONE ? p->s.n : p->s.region[i]];
+        if (p->s.ops[i].kind == ECH_OP_MARK)
+            *mark = i;
+        Fetch *f = &g_array_index(p->fetches, Fetch, k);
+        if (f->op != i)
+            continue;
+        f->bar = f->source == ECH_NONE ? *mark : last_maker(p, f->source, i);
+        if (f->target != ECH_NONE) {
+            EchId root = ech_survey_root(&p->s, f->target);
+            const uint32_t *users = &p->users.first[root], *memory = &p->memory.first[root];
+            f->bar = later_of(f->bar, last_before(p->users.op, users[0], users[1], i, ECH_NONE));
+            f->bar = later_of(f->bar, last_before(p->memory.op, memory[0], memory[1], i, f->alloc));
+        }
+        k++;
+    }
+}
+
+/* The place from which a fetch is in time, which it is not yet, or as near to it as what it reads, memory and the start of its body allow. */
 static void hoist(Pass *p, Fetch *f, EchTime wanted)
 {
-    EchId best = ECH_NONE, at = f->op, roomy = f->op;
-    bool barred = false, full = false;
-    while (true) {
-        /* The op before, at this level. */
-        EchId before = at == 0 ? ECH_NONE : ech_survey_at_level(&p->s, at - 1, f->region);
-        if (before == ECH_NONE || before == f->region || at - 1 == f->region)
-            break;
-        if (bars(p, f, before)) {
-            barred = true;
-            break;
-        }
-        at = before;
-        if (p->s.ops[at].queue != p->s.core && p->s.ops[at].kind != ECH_OP_LOOP)
-            continue;
-        /* Starts before @at: after what precedes it on the core. */
-        if (!has_room(p, f, at, roomy)) {
-            full = true;
-            break;
-        }
-        roomy = at;
-        if (p->s.clock[at] >= f->start && best == ECH_NONE && f->start <= wanted)
-            break;
-        best = at;
-        if (p->s.clock[at] <= wanted)
-            break;
-    }
-    if (best == ECH_NONE || p->s.clock[best] >= p->s.clock[f->op]) {
-        f->why = full     ? "no memory is free to hold it longer"
-                 : barred ? "what they read is made just before, or their memory is in use until then"
-                 : f->why ? f->why /* nor an iteration ahead */
-                          : "they start at the beginning already";
+    const EchSurvey *s = &p->s;
+    const EchId *stops = p->stops.op, bar = ech_survey_at_level(s, f->bar, f->region);
+    const uint32_t *body = &p->stops.first[f->region == ECH_NONE ? s->n : f->region];
+    uint32_t end = body[0], from = body[0], high = body[1];
+    ECH_SEARCH(end, high, at, stops[at] < f->op);
+    high = bar == ECH_NONE ? from : end;
+    ECH_SEARCH(from, high, at, stops[at] <= bar);
+    uint32_t in_time = from, roomy = from;
+    high = end;
+    ECH_SEARCH(in_time, high, at, s->clock[stops[at]] <= wanted);
+    in_time -= in_time > from;
+    size_t last_full = f->alloc == ECH_NONE ? SIZE_MAX : ech_range_max_last_above(p->held, f->alloc, (int64_t)p->room - bytes_of(p, f->target));
+    high = last_full == SIZE_MAX ? from : end;
+    ECH_SEARCH(roomy, high, at, stops[at] <= last_full);
+    uint32_t best = MAX(in_time, roomy);
+    if (best >= end || s->clock[stops[best]] >= s->clock[f->op]) {
+        f->why = roomy > in_time   ? "no memory is free to hold it longer"
+                 : bar != ECH_NONE ? "what they read is made just before, or their memory is in use until then"
+                 : f->why != NULL  ? f->why /* nor an iteration ahead */
+                                   : "they start at the beginning already";
         return;
     }
     f->fate = MOVED;
-    f->after = best; /* goes right before it */
-    f->start = p->s.clock[best];
+    f->after = stops[best]; /* goes right before it */
+    f->start = s->clock[f->after];
     if (f->alloc != ECH_NONE)
-        for (EchId i = best; i < f->alloc; i++)
-            p->extra[i] += p->s.buffers[f->target].bytes;
+        take(p, f->after, f->alloc, bytes_of(p, f->target));
 }
 
 static void plan_moves(Pass *p)
@@ -288,8 +375,8 @@ static void keep_order(Pass *p)
         EchId least = place_of(before);
         if (f->fate != MOVED || f->region != before->region || before->fate == RINGED || f->after >= least)
             continue;
-        for (EchId i = f->after; f->alloc != ECH_NONE && i < f->alloc && i < least; i++)
-            p->extra[i] -= p->s.buffers[f->target].bytes;
+        if (f->alloc != ECH_NONE)
+            take(p, f->after, MIN(f->alloc, least), -bytes_of(p, f->target));
         f->after = least;
         f->start = p->s.clock[least];
         /* Right after the one before is where it is already. */
@@ -333,21 +420,23 @@ static uint64_t depth_of(const Pass *p, const Fetch *f)
 
 static void plan_rings(Pass *p)
 {
+    g_autofree bool *viewed = g_new0(bool, p->s.n_buffers + 1);
+    for (size_t b = 0; b < p->s.n_buffers; b++)
+        if (p->s.buffers[b].alias_of != ECH_NONE)
+            viewed[p->s.buffers[b].alias_of] = true;
     for (guint k = 0; p->o->depth > 0 && k < p->fetches->len; k++) {
         Fetch *f = &g_array_index(p->fetches, Fetch, k);
         if (f->region == ECH_NONE || f->source == ECH_NONE || f->target == ECH_NONE || f->alloc == ECH_NONE || f->free == ECH_NONE || f->wait == ECH_NONE ||
             f->within || depth_of(p, f) == 0 || p->s.buffers[f->target].alias_of != ECH_NONE || is_shared(p, f))
             continue;
         /* In-place neighbours of the buffer would have to move with it. */
-        bool written = false, shared = false;
-        for (EchId i = f->region + 1; i < p->s.end[f->region] && !written; i++)
-            written = i != f->op && makes(p, i, f->source); /* it may wait for what made its source before the loop */
-        for (size_t b = 0; b < ech_trace_n_buffers(p->s.t) && !shared; b++)
-            shared = p->s.buffers[b].alias_of == f->target;
+        EchId after = last_maker(p, f->source, p->s.end[f->region]), before = last_maker(p, f->source, f->op);
+        /* It may itself wait for what made its source before the loop. */
+        bool written = (after != ECH_NONE && after > f->op) || (before != ECH_NONE && before > f->region), shared = viewed[f->target];
         EchBytes more = ech_bytes_mul(p->s.buffers[f->target].bytes, depth_of(p, f));
-        bool full = false;
-        for (EchId i = f->region; i < p->s.end[f->region] && !full; i++)
-            full = ech_bytes_add((p->own_budget ? 0 : p->s.live[i]) + p->extra[i], ech_bytes_add(more, p->s.buffers[f->target].bytes)) > p->room;
+        int64_t all = (int64_t)MIN(ech_bytes_add(more, p->s.buffers[f->target].bytes), INT64_MAX / 4);
+        size_t last_full = ech_range_max_last_above(p->held, p->s.end[f->region], (int64_t)p->room - all);
+        bool full = last_full != SIZE_MAX && last_full >= f->region;
         if (written || shared || full) {
             f->why = written  ? "they start with their iteration, and what they read is made in the one before"
                      : shared ? "they start with their iteration, and what views their memory would have to move with them"
@@ -355,8 +444,7 @@ static void plan_rings(Pass *p)
             continue;
         }
         f->fate = RINGED;
-        for (EchId i = f->region; i < p->s.end[f->region]; i++)
-            p->extra[i] += ech_bytes_add(more, p->s.buffers[f->target].bytes);
+        take(p, f->region, p->s.end[f->region], all);
     }
 }
 
@@ -538,7 +626,7 @@ static void say_rings(const Pass *p, uint64_t depth, EchDiag *diag)
 static void say(const Pass *p, EchDiag *diag)
 {
     unsigned moved = 0, ringed = 0;
-    EchBytes moved_bytes = 0, most = 0;
+    EchBytes moved_bytes = 0;
     EchTime gained = 0;
     for (guint k = 0; k < p->fetches->len; k++) {
         const Fetch *f = &g_array_index(p->fetches, Fetch, k);
@@ -550,9 +638,8 @@ static void say(const Pass *p, EchDiag *diag)
         }
         ringed += f->fate == RINGED;
     }
-    for (size_t i = 0; i < p->s.n; i++)
-        most = MAX(most, p->extra[i]);
-    g_autofree char *a = ech_format_bytes(moved_bytes), *c = ech_format_bytes(most), *d = ech_format_time(gained);
+    g_autofree char *a = ech_format_bytes(moved_bytes), *c = ech_format_bytes((EchBytes)MAX(ech_range_max_peak(p->extra, NULL), 0)),
+                    *d = ech_format_time(gained);
     if (moved > 0)
         ech_diag_remark(diag, "prefetch: %u fetch%s from the host start%s earlier (%s), by %s of computing at most", moved, moved == 1 ? "" : "es",
                         moved == 1 ? "s" : "", a, d);
@@ -615,6 +702,7 @@ static EchTrace *write_trace(Pass *p, GError **error)
 static EchTrace *move_fetches(Pass *p, EchTrace *in, EchDiag *diag, GError **error)
 {
     plan_rings(p);
+    find_bars(p);
     plan_moves(p);
     keep_order(p);
     leave_behind(p);
@@ -633,11 +721,15 @@ static EchTrace *prefetch_run(const void *options, const EchDevice *device, EchT
         return ech_trace_ref(in);
     }
     p->fetches = g_array_new(FALSE, FALSE, sizeof(Fetch));
-    p->extra = g_new0(EchBytes, p->s.n + 1);
     const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
-    p->own_budget = p->o->budget > 0 || hbm == NULL;
-    p->room = p->o->budget > 0 ? p->o->budget : hbm != NULL ? hbm->available : UINT64_MAX / 4;
-    const char *held = p->own_budget ? NULL : ech_trace_get_property(in, ECH_PASS_MEMORY);
+    bool own_budget = p->o->budget > 0 || hbm == NULL;
+    p->room = MIN(p->o->budget > 0 ? p->o->budget : hbm != NULL ? hbm->available : UINT64_MAX, UINT64_MAX / 4);
+    const char *held = own_budget ? NULL : ech_trace_get_property(in, ECH_PASS_MEMORY);
+    g_autofree int64_t *before = g_new0(int64_t, p->s.n + 1);
+    p->extra = ech_range_max_new(before, p->s.n + 1);
+    for (size_t i = 0; i <= p->s.n && !own_budget; i++)
+        before[i] = (int64_t)MIN(p->s.live[i], INT64_MAX / 4);
+    p->held = ech_range_max_new(before, p->s.n + 1);
     if (held != NULL) {
         p->room = MIN(p->room, g_ascii_strtoull(held, NULL, 10));
         count_flights(p);
@@ -647,10 +739,20 @@ static EchTrace *prefetch_run(const void *options, const EchDevice *device, EchT
     if (p->fetches->len == 0) {
         ech_diag_remark(diag, "prefetch: nothing is fetched from the host by a copy of its own");
         out = ech_trace_ref(in);
-    } else
+    } else {
+        ech_users_init(&p->users, &p->s, true, false);
+        ech_users_init(&p->writers, &p->s, true, true);
+        find_lists(p);
         out = move_fetches(p, in, diag, error);
+        ech_users_clear(&p->users);
+        ech_users_clear(&p->writers);
+        list_clear(&p->waiters);
+        list_clear(&p->memory);
+        list_clear(&p->stops);
+    }
     g_array_unref(p->fetches);
-    g_free(p->extra);
+    ech_range_max_free(p->extra);
+    ech_range_max_free(p->held);
     ech_survey_clear(&p->s);
     return out;
 }

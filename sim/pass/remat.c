@@ -9,6 +9,8 @@
 
 /* Tries that each look at the whole trace. */
 #define MAX_TRIES 2000
+/* Times as many arrays at once, of so many that they are not tried one by one. */
+#define MANY 8
 /* What is chosen is timed, which writes a whole trace, where it holds less by so much of what there was at first; and in the end. */
 #define TIMED_STEPS 512
 
@@ -206,8 +208,8 @@ static int64_t noted(const Round *c)
 }
 
 /* From what is chosen on: at the fullest moment, of what could be away then, what costs least; until nothing helps. Of so many arrays that there are too few
- * tries, several at once, and what did not help is tried again when all others were. */
-static void descend(Round *c, bool stacks)
+ * tries, several at once, many more where that does not lead past @goal, and what did not help is tried again when all others were. */
+static void descend(Round *c, bool stacks, int64_t goal)
 {
     EchRemat *r = &c->remat;
     const EchSurvey *s = r->s;
@@ -218,12 +220,13 @@ static void descend(Round *c, bool stacks)
     note(c, stacks);
     int64_t step = MAX(c->most / TIMED_STEPS, 1);
     const guint several = 1 + r->arrays->len / (MAX_TRIES / 2);
-    guint next = several;
-    bool helped = false;
+    const guint many = several > 1 ? MANY * several : 1;
+    guint suspect = 0; /* of the next so many one at least does not help */
+    bool helped = false, near = false;
     g_autoptr(GArray) picked = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (c->tries = 0; c->tries < MAX_TRIES; c->tries++) {
         EchId peak = fullest(s, c->live);
-        choose_next(r, peak, next, picked);
+        choose_next(r, peak, suspect > 1 ? suspect / 2 : suspect > 0 ? 1 : near ? several : many, picked);
         if (picked->len == 0 && !helped)
             break;
         if (picked->len == 0) {
@@ -234,10 +237,17 @@ static void descend(Round *c, bool stacks)
         int64_t now = ech_remat_plan(r) == ECH_REMAT_OK ? ech_remat_live(r, c->then) : INT64_MAX;
         if (now > c->most || (now == c->most && c->then[peak] >= c->live[peak])) {
             take_back(r, picked);
-            next = 1;
+            suspect = picked->len > 1 ? picked->len : 0;
             continue;
         }
-        next = several;
+        if (now <= goal && c->most > goal && picked->len > several) {
+            take_back(r, picked);
+            near = true;
+            suspect = 0;
+            continue;
+        }
+        near &= now > goal;
+        suspect -= MIN(suspect, picked->len);
         c->most = now;
         memcpy(c->live, c->then, (s->n + 1) * sizeof(int64_t));
         helped = several > 1;
@@ -262,10 +272,10 @@ static void explore(Round *c, int64_t goal)
     begin_with(r, false);
     if (ech_remat_plan(r) != ECH_REMAT_OK || ech_remat_live(r, c->live) <= goal)
         return;
-    descend(c, false);
+    descend(c, false, goal);
     c->tired = c->tries == MAX_TRIES;
     if (stacks)
-        descend(c, true);
+        descend(c, true, goal);
     c->tired |= c->tries == MAX_TRIES;
 }
 

@@ -4,8 +4,10 @@
 #include "sim/base/hash.h"
 #include "sim/base/heap.h"
 #include "sim/base/param.h"
+#include "sim/base/range_max.h"
 #include "sim/base/stretches.h"
 #include "sim/base/units.h"
+#include "tests/support/random.h"
 #include "tests/support/support.h"
 
 #include <check.h>
@@ -208,7 +210,48 @@ START_TEST(params_parse_print_and_refuse)
     g_clear_error(&error);
     ck_assert(!ech_params_parse(params, &options, "fraction=1.5", &error));
     ck_assert_str_eq(error->message, "fraction: '1.5' is out of range; expected 0 to 1");
+    /* A bracket that nothing closes is a letter: "m[*" means any of m's. */
+    ck_assert(ech_params_parse(params, &options, "path=m[*,fraction=0.75", NULL));
+    ck_assert_str_eq(options.path, "m[*");
+    ck_assert_double_eq(options.fraction, 0.75);
     ech_params_clear(params, &options);
+}
+END_TEST
+
+/* Against plain loops: additions over ranges of any size, the peak and where it comes first, the last place above a limit. */
+START_TEST(range_max_as_loops)
+{
+    enum { MOST = 40, STEPS = 200 };
+    uint64_t state = ech_test_seed_of(0);
+    ech_test_print_seed();
+    for (size_t n = 1; n <= MOST; n++) {
+        int64_t values[MOST], read[MOST];
+        for (size_t i = 0; i < n; i++)
+            values[i] = (int64_t)(ech_test_draw(&state) % (50));
+        g_autoptr(EchRangeMax) tree = ech_range_max_new(values, n);
+        for (int step = 0; step < STEPS; step++) {
+            size_t first = (ech_test_draw(&state) % (n + 1)), end = (ech_test_draw(&state) % (n + 1)), at, peak = 0, last = SIZE_MAX;
+            int64_t more = (int64_t)(ech_test_draw(&state) % (21)) - 10, limit = (int64_t)(ech_test_draw(&state) % (60)) - 10;
+            ech_range_max_add(tree, first, end, more);
+            for (size_t i = first; i < end; i++)
+                values[i] += more;
+            for (size_t i = 1; i < n; i++)
+                peak = values[i] > values[peak] ? i : peak;
+            ck_assert_int_eq(ech_range_max_peak(tree, &at), values[peak]);
+            ck_assert_uint_eq(at, peak);
+            end = (ech_test_draw(&state) % (n + 1));
+            for (size_t i = 0; i < end; i++)
+                last = values[i] > limit ? i : last;
+            ck_assert_uint_eq(ech_range_max_last_above(tree, end, limit), last);
+        }
+        ech_range_max_values(tree, read);
+        ck_assert_mem_eq(read, values, n * sizeof *read);
+    }
+    const int64_t large = INT64_MAX - 1;
+    g_autoptr(EchRangeMax) full = ech_range_max_new(&large, 1);
+    for (int k = 0; k < 3; k++)
+        ech_range_max_add(full, 0, 1, INT64_MAX / 2);
+    ck_assert_int_eq(ech_range_max_peak(full, NULL), INT64_MAX);
 }
 END_TEST
 
@@ -344,6 +387,7 @@ int main(void)
     tcase_add_loop_test(tests, rates_are_bytes_or_bits, 0, G_N_ELEMENTS(rate_cases));
     tcase_add_test(tests, times_have_units);
     tcase_add_test(tests, params_parse_print_and_refuse);
+    tcase_add_test(tests, range_max_as_loops);
     tcase_add_test(tests, diag_counts_in_order);
     tcase_add_test(tests, numbers_print_shortly);
     tcase_add_test(tests, quotes_end_between_characters);

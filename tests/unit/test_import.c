@@ -760,6 +760,34 @@ START_TEST(nsys_processes)
 END_TEST
 
 /* A process's device is the GPU that the export says it is, whatever number the process has for it; what waits for a device does for the process's. */
+/* Runs of graphs that were recorded as a whole are work of their stream: not where their kernels were recorded, too, nor without times. */
+START_TEST(nsys_graphs)
+{
+    g_autofree char *path = ech_test_database(
+        "CREATE TABLE StringIds (id INTEGER, value TEXT); INSERT INTO StringIds VALUES (1,'add'),(2,'cudaGraphLaunch');"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER, deviceId INTEGER, contextId INTEGER, streamId INTEGER, correlationId INTEGER,"
+        " globalPid INTEGER, shortName INTEGER, graphNodeId INTEGER);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (2000,2100,0,1,7,1,0,1,NULL),(3000,3100,0,1,7,2,0,1,5),(3200,3300,0,1,7,2,0,1,6);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_RUNTIME VALUES (1000,1010,0,1,2),(1020,1030,0,2,2),(1040,1050,0,3,2);"
+        "CREATE TABLE CUPTI_ACTIVITY_KIND_GRAPH_TRACE (start INTEGER, end INTEGER, deviceId INTEGER, graphId INTEGER, contextId INTEGER, streamId INTEGER,"
+        " correlationId INTEGER, globalPid INTEGER);"
+        "INSERT INTO CUPTI_ACTIVITY_KIND_GRAPH_TRACE VALUES (3000,3300,0,4,1,7,2,0),(4000,9000,0,109,1,7,3,0),(0,0,0,109,1,7,4,0);");
+    g_autoptr(EchImport) import = ech_test_import(path, NULL);
+    const EchTrace *t = import->trace;
+    ck_assert_uint_eq(ech_test_count(t, ECH_OP_KERNEL), 4);
+    ck_assert_uint_eq(ech_test_count(t, ECH_OP_MARK), 0);
+    const EchOp *graph = ech_test_op(t, ECH_OP_KERNEL, "CUDA graph 109"), *kernel = ech_test_op(t, ECH_OP_KERNEL, "add");
+    ck_assert_int_eq(graph->recorded.duration, 5000 * ECH_PS_PER_NS);
+    ck_assert_int_eq(graph->recorded.start - kernel->recorded.start, 2000 * ECH_PS_PER_NS);
+    ck_assert_uint_eq(graph->queue, kernel->queue);
+    ck_assert_uint_eq(graph->n_uses + graph->n_work, 0);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "graphs_recorded_as_a_whole"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "graphs_without_times"), 1);
+    ck_assert(ech_test_says(import->diag, "--cuda-graph-trace=node"));
+}
+END_TEST
+
 START_TEST(nsys_numbers_gpus)
 {
     g_autoptr(EchImport) import = ech_test_corpus("nsys/gpus.sqlite", NULL);
@@ -1394,6 +1422,7 @@ int main(void)
     tcase_add_test(tcase, kineto_of_rocm);
     tcase_add_test(tcase, nsys_schemas);
     tcase_add_test(tcase, nsys_numbers_gpus);
+    tcase_add_test(tcase, nsys_graphs);
     tcase_add_test(tcase, nsys_processes);
     tcase_add_loop_test(tcase, rocprof_outputs, 0, 6);
     tcase_add_loop_test(tcase, rocprof_processes, 0, 2);
