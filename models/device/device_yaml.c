@@ -37,9 +37,10 @@ static const Field memory_fields[] = {
     {"assignment_limit", FIELD_BYTES, offsetof(EchMemory, assignment_limit),
      "more than this, XLA's assignment of buffers does not give out; left out: what is available"},
     {"kernel_reserved", FIELD_BYTES, offsetof(EchMemory, kernel_reserved), "kept by the compiler for kernels' own windows"},
-    {"read", FIELD_RATE, offsetof(EchMemory, read), "reached by kernels that read; left out: no limit"},
-    {"write", FIELD_RATE, offsetof(EchMemory, write), "reached by kernels that write; left out: no limit"},
-    {"both", FIELD_RATE, offsetof(EchMemory, both), "reached in all by kernels that read as much as they write; left out: each byte at its own rate"},
+    {"read", FIELD_RATE, offsetof(EchMemory, read), "reached by kernels that read; left out: that of write, else of both, else no limit"},
+    {"write", FIELD_RATE, offsetof(EchMemory, write), "reached by kernels that write; left out: that of read, else of both, else no limit"},
+    {"both", FIELD_RATE, offsetof(EchMemory, both),
+     "reached in all by kernels that read as much as they write, twice the slower of read and write at most; left out: each byte at its own rate"},
     {"nominal", FIELD_RATE, offsetof(EchMemory, nominal), "of the data sheet"},
     {"latency", FIELD_TIME, offsetof(EchMemory, latency), "of one access"},
     {"granule", FIELD_BYTES, offsetof(EchMemory, granule), "least that is moved at once"},
@@ -70,7 +71,7 @@ static const Field link_fields[] = {
     {NULL, FIELD_U32, 0, NULL},
 };
 static const Field unit_fields[] = {
-    {"count", FIELD_U32, offsetof(EchUnit, count), "of them in each core; left out: 1"},
+    {"count", FIELD_U32, offsetof(EchUnit, count), "of them in each core, of a GPU its multiprocessors; left out: 1"},
     {"rows", FIELD_U32, offsetof(EchUnit, rows), "of a systolic array, or sublanes"},
     {"columns", FIELD_U32, offsetof(EchUnit, columns), "of a systolic array, or lanes"},
     {"clock", FIELD_OPS, offsetof(EchUnit, clock_hz), "its rates go with it where it is changed; a TPU's kernels are priced in its cycles"},
@@ -405,6 +406,9 @@ static bool read_memory(Loader *loader, const EchYamlNode *node, EchMemory *memo
         ech_yaml_error(written, error, "%s.capacity: '%s' leaves no memory; expected something like 16GiB", section, written->text);
         return false;
     }
+    EchRate said = MAX(memory->read, memory->write), one = said ? said : memory->both;
+    memory->read = memory->read ? memory->read : one;
+    memory->write = memory->write ? memory->write : one;
     if (!ech_yaml_get(node, "available"))
         memory->available = memory->capacity;
     if (!ech_yaml_get(node, "assignment_limit"))
@@ -743,9 +747,19 @@ static uint64_t scale(uint64_t value, double factor)
     return scaled >= 18e18 ? G_MAXUINT64 : (uint64_t)(scaled + 0.5);
 }
 
-static double lanes_of(const EchUnit *unit)
+/* How many times as many lanes @unit has as @was of @base. What the file did not say was no number of them: saying it changes none. */
+static double more_lanes(const EchUnit *unit, const EchUnit *was, const EchDevice *base)
 {
-    return (double)MAX(unit->count, 1u) * MAX(unit->rows, 1u) * MAX(unit->columns, 1u);
+    const struct {
+        const char *key;
+        uint32_t now, before;
+    } numbers[] = {{"count", unit->count, was->count}, {"rows", unit->rows, was->rows}, {"columns", unit->columns, was->columns}};
+    double more = 1;
+    for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++) {
+        g_autofree char *path = g_strdup_printf("units.%s.%s", unit->name, numbers[i].key);
+        more *= ech_device_number(base, path, 0) > 0 ? (double)MAX(numbers[i].now, 1u) / (double)MAX(numbers[i].before, 1u) : 1;
+    }
+    return more;
 }
 
 static const uint64_t *find_peak(const EchDevice *device, const char *unit, const char *dtype)
@@ -755,6 +769,12 @@ static const uint64_t *find_peak(const EchDevice *device, const char *unit, cons
             if (strcmp(device->units[i].peaks[k].dtype, dtype) == 0)
                 return &device->units[i].peaks[k].ops;
     return NULL;
+}
+
+/* Reads and writes in equal parts are no faster than the slower of them alone. */
+static EchRate most_of_both(const EchMemory *memory)
+{
+    return 2 * MIN(MIN(memory->read, memory->write), UINT64_MAX / 2);
 }
 
 static void follow_memory(EchMemory *memory, const EchMemory *was, const char *const *settings)
@@ -769,7 +789,7 @@ static void follow_memory(EchMemory *memory, const EchMemory *was, const char *c
     }
     double before = (double)was->read + (double)was->write, after = (double)memory->read + (double)memory->write;
     if (before > 0 && after != before && was->read && was->write && !is_set(settings, "memories", memory->name, "both"))
-        memory->both = scale(memory->both, after / before);
+        memory->both = MIN(scale(memory->both, after / before), most_of_both(memory));
 }
 
 static void follow_link(EchLink *link, const EchLink *was, const char *const *settings)
@@ -788,10 +808,9 @@ static void follow_link(EchLink *link, const EchLink *was, const char *const *se
         link->measured_from = own ? link->from_device : was->measured_from;
 }
 
-static void follow_unit(EchUnit *unit, const EchUnit *was, const char *const *settings)
+static void follow_unit(EchUnit *unit, const EchUnit *was, const EchDevice *base, const char *const *settings)
 {
-    double clock = was->clock_hz > 0 && unit->clock_hz > 0 ? (double)unit->clock_hz / (double)was->clock_hz : 1,
-           factor = clock * lanes_of(unit) / lanes_of(was);
+    double clock = was->clock_hz > 0 && unit->clock_hz > 0 ? (double)unit->clock_hz / (double)was->clock_hz : 1, factor = clock * more_lanes(unit, was, base);
     for (size_t k = 0; factor != 1 && k < unit->n_peaks && !is_set(settings, "units", unit->name, "peaks"); k++)
         unit->peaks[k].ops = scale(unit->peaks[k].ops, factor);
     unit->counted_clock = unit->counted_clock ? unit->counted_clock : was->clock_hz;
@@ -850,7 +869,7 @@ static void follow_settings(EchDevice *device, const EchDevice *base, const char
         for (size_t k = 0; k < base->n_units && !was; k++)
             was = strcmp(base->units[k].name, device->units[i].name) == 0 ? &base->units[k] : NULL;
         if (was)
-            follow_unit(&device->units[i], was, settings);
+            follow_unit(&device->units[i], was, base, settings);
     }
     follow_numbers(device);
 }
@@ -900,11 +919,26 @@ static void explain_bandwidth(const char *edit, GError **error)
     (*error)->message = message;
 }
 
-/* No memory hands out more than it has. */
+/* No memory hands out more than it has, and each has a number of XLA's of its own. */
 static bool check_memories(const EchDevice *device, const EchYamlNode *root, GError **error)
 {
     for (size_t i = 0; i < device->n_memories; i++) {
         const EchMemory *memory = &device->memories[i];
+        for (size_t k = 0; k < i; k++) {
+            if (memory->space < 0 || memory->space != device->memories[k].space)
+                continue;
+            const EchYamlNode *part = ech_yaml_get(ech_yaml_get(root, "memories"), memory->name), *said = ech_yaml_get(part, "space");
+            ech_yaml_error(said ? value_of(said) : root, error, "memories.%s.space: %d is %s's already", memory->name, memory->space, device->memories[k].name);
+            return false;
+        }
+        if (memory->both > most_of_both(memory)) {
+            g_autofree char *both = ech_format_rate(memory->both), *slower = ech_format_rate(most_of_both(memory) / 2);
+            const EchYamlNode *part = ech_yaml_get(ech_yaml_get(root, "memories"), memory->name), *said = ech_yaml_get(part, "both");
+            ech_yaml_error(said ? value_of(said) : root, error,
+                           "memories.%s.both: %s of reads and writes in equal parts are more than twice what %s reaches alone, %s", memory->name, both,
+                           memory->read <= memory->write ? "read" : "write", slower);
+            return false;
+        }
         if (memory->available <= memory->capacity)
             continue;
         g_autofree char *has = ech_format_bytes(memory->available), *of = ech_format_bytes(memory->capacity);

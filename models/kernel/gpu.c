@@ -194,11 +194,24 @@ EchTime ech_gpu_start(const EchDevice *device)
     return (EchTime)MIN(launch, ech_device_number(device, "runtime.graph_launch_ps", launch));
 }
 
+char *ech_gpu_lacks(const EchDevice *device)
+{
+    const EchUnit *vector = ech_device_unit(device, ECH_UNIT_VECTOR);
+    const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
+    g_autofree char *count = g_strdup_printf("units.%s.count", vector ? vector->name : "vector");
+    if (!vector || (vector->count <= 1 && ech_device_number(device, count, 0) < 1)) /* what is left out is 1 */
+        return g_steal_pointer(&count);
+    if (vector->clock_hz == 0)
+        return g_strdup_printf("units.%s.clock", vector->name);
+    return !hbm || hbm->read == 0 ? g_strdup("memories.hbm.read") : NULL;
+}
+
 static bool chip_of(const EchDevice *device, double duty, EchGpuChip *ret)
 {
     const EchUnit *vector = ech_device_unit(device, ECH_UNIT_VECTOR);
     const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
-    if (g_strcmp0(device->family, "gpu") != 0 || !vector || vector->count == 0 || vector->clock_hz == 0 || !hbm || hbm->read == 0)
+    g_autofree char *lacks = ech_gpu_lacks(device);
+    if (g_strcmp0(device->family, "gpu") != 0 || lacks)
         return false;
     *ret = (EchGpuChip){.device = device,
                         .hbm = hbm,

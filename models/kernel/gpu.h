@@ -214,6 +214,8 @@ double ech_gpu_held(const EchDevice *device, double duty);
 /** The share of the time in which they run once their rate has settled, of a program in which they take @share of it at the rate of running all the time. */
 double ech_gpu_settled_duty(const EchDevice *device, double share);
 
+/** The number without which @device's file has no model of kernels, "units.vector.clock"; NULL: it has one. Owned by the caller. */
+char *ech_gpu_lacks(const EchDevice *device) G_GNUC_WARN_UNUSED_RESULT;
 /** What an empty kernel takes from its first instruction to its last, as a profiler times it: one of many in a graph, whose period (runtime.graph_launch_ps)
  * has next to nothing else in it, or runtime.launch_ps. */
 EchTime ech_gpu_start(const EchDevice *device);

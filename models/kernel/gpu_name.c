@@ -547,6 +547,29 @@ static void read_widening(const char *text, EchGpuName *ret)
     }
 }
 
+/* bitsandbytes' "kOptimizer32bit2State<__nv_bfloat16, 0>" and "kOptimizerStatic8bit2StateBlockwise<float, 0, 256, 1>": gradient, parameter and states are read,
+ * parameter and states written (csrc/cuda/optimizers.cu); scales of the 8 bits are next to nothing. AdEMAMix (6) keeps a third state behind the first, and is
+ * left to what its arrays tell. */
+static void read_states(const char *text, EchGpuName *ret)
+{
+    static const struct {
+        const char *part;
+        unsigned states;
+    } kinds[] = {{"koptimizer32bit2state<", 2 * 4},
+                 {"koptimizer32bit1state<", 4},
+                 {"koptimizerstatic8bit2stateblockwise<", 2},
+                 {"koptimizerstatic8bit1stateblockwise<", 1}};
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        const char *at = strstr(text, kinds[i].part), *type = at ? at + strlen(kinds[i].part) : NULL;
+        unsigned each = type ? type_bytes(type) : 0;
+        if (each == 0 || strncmp(type + strcspn(type, ",>"), ", 6", 3) == 0)
+            continue;
+        ret->element_bytes = (uint8_t)each;
+        ret->read_bytes = (uint8_t)(2 * each + kinds[i].states);
+        ret->written_bytes = (uint8_t)(each + kinds[i].states);
+    }
+}
+
 /*
  * multi_tensor_apply_kernel<TensorListMetadata<lists>, Functor<type, lists, read, index of the result>>; optimizers of one kernel
  * (FusedAdamMathFunctor) write all their lists but the gradients; norms write next to nothing.
@@ -932,8 +955,10 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
         text[n] = g_ascii_tolower(name[n]);
     text[n] = '\0';
     *ret = (EchGpuName){.kind = (uint8_t)class_of(text), .vector = 1, .backward = says_one_of(text, backward), .element_bytes = bytes_of_element(text)};
-    if (ret->kind == ECH_GPU_UNKNOWN)
+    if (ret->kind == ECH_GPU_UNKNOWN) {
         read_direct(text, ret);
+        read_states(text, ret);
+    }
     switch ((EchGpuClass)ret->kind) {
     case ECH_GPU_PRODUCT:
         read_product(text, ret);

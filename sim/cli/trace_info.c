@@ -138,6 +138,11 @@ static EchTime median(const GArray *durations)
     return low + (high - low) / 2;
 }
 
+static gpointer key_of(EchId name, uint8_t kind, uint32_t device, bool on_device)
+{
+    return GSIZE_TO_POINTER(((gsize)device << 37 | (gsize)on_device << 36 | (gsize)name << 4 | kind) + 1);
+}
+
 /* Recorded operations by name and, if asked, device; EchNameInfo, longest total first. */
 static GPtrArray *names_of(const EchTrace *trace, bool by_device)
 {
@@ -148,7 +153,8 @@ static GPtrArray *names_of(const EchTrace *trace, bool by_device)
         if (op->recorded.duration == ECH_TIME_NONE)
             continue;
         uint32_t device = op->queue == ECH_NONE ? 0 : ech_trace_queues(trace)[op->queue].device;
-        gpointer key = GSIZE_TO_POINTER(((gsize)(by_device ? device : 0) << 36 | (gsize)op->name << 4 | op->kind) + 1);
+        bool on_device = op->kind == ECH_OP_MARK && op->queue != ECH_NONE && ech_trace_queues(trace)[op->queue].kind != ECH_QUEUE_HOST;
+        gpointer key = key_of(op->name, op->kind, by_device ? device : 0, on_device);
         EchNameInfo *row = g_hash_table_lookup(index, key);
         if (!row) {
             row = g_new0(EchNameInfo, 1);
@@ -156,6 +162,7 @@ static GPtrArray *names_of(const EchTrace *trace, bool by_device)
             row->text = ech_trace_string(trace, op->name);
             row->kind = op->kind;
             row->device = by_device ? device : 0;
+            row->on_device = on_device;
             row->durations = g_array_new(FALSE, FALSE, sizeof(EchTime));
             g_hash_table_insert(index, key, row);
             g_ptr_array_add(names, row);
@@ -169,6 +176,7 @@ static GPtrArray *names_of(const EchTrace *trace, bool by_device)
         EchNameInfo *row = names->pdata[i];
         g_array_sort(row->durations, ech_compare_i64);
         row->median = median(row->durations);
+        row->twice = row->kind == ECH_OP_MARK && g_hash_table_contains(index, key_of(row->name, row->kind, row->device, !row->on_device));
     }
     return names;
 }
@@ -250,6 +258,8 @@ static void json_names(JsonBuilder *b, const char *member, const EchTrace *trace
         ech_json_add_text(b, "kind", ech_op_kind_name((EchOpKind)row->kind));
         if (by_device)
             ech_json_add_count(b, "device", row->device);
+        if (row->kind == ECH_OP_MARK)
+            ech_json_add_text(b, "on", row->on_device ? "device" : "host");
         ech_json_add_count(b, "count", row->durations->len);
         ech_json_add_count(b, "median_ps", (uint64_t)row->median);
         ech_json_add_count(b, "min_ps", (uint64_t)g_array_index(row->durations, EchTime, 0));

@@ -12,6 +12,8 @@ typedef struct {
     const char *text; /**< Of the name: equal totals are ordered by it, not by an id that a file may renumber. */
     uint8_t kind;
     uint32_t device;   /**< 0 where the row is of all devices. */
+    bool on_device;    /**< A mark among the device's work: profilers tell a range twice, as the host was in it and as what it had asked for ran. */
+    bool twice;        /**< So it is here. */
     GArray *durations; /**< EchTime, ascending. */
     EchTime total, median;
 } EchNameInfo;

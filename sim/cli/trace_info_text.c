@@ -84,7 +84,7 @@ static void text_name_devices(GString *out, const GPtrArray *by_device, const Ec
     size_t n = 0;
     for (guint i = 0; i < by_device->len && n <= MAX_DEVICES_SHOWN; i++) {
         const EchNameInfo *row = by_device->pdata[i];
-        if (row->name != all->name || row->kind != all->kind)
+        if (row->name != all->name || row->kind != all->kind || row->on_device != all->on_device)
             continue;
         size_t at = n++;
         for (; at && devices[at - 1] > row->device; at--) {
@@ -110,10 +110,10 @@ static void text_names(GString *out, const EchTrace *trace, const GPtrArray *nam
         }
         if (shown++ == 0)
             g_string_append_printf(out, "%s\n       count       median        total  name\n", title);
-        const char *kind = row->kind == ECH_OP_MARK ? "" : ech_op_kind_name((EchOpKind)row->kind);
+        const char *kind = row->kind == ECH_OP_MARK ? "" : ech_op_kind_name((EchOpKind)row->kind), *on = row->twice && row->on_device ? ", on the device" : "";
         g_autofree char *middle = fine_time(row->median), *total = fine_time(row->total),
-                        *name = short_name(trace, row->name, 40 + (int)strlen(kind) + (*kind != '\0'));
-        g_string_append_printf(out, "  %10u %12s %12s  %s%s%s\n", row->durations->len, middle, total, kind, *kind ? " " : "", name);
+                        *name = short_name(trace, row->name, 40 + (int)strlen(kind) + (*kind != '\0') + (int)strlen(on));
+        g_string_append_printf(out, "  %10u %12s %12s  %s%s%s%s\n", row->durations->len, middle, total, kind, *kind ? " " : "", name, on);
         text_name_devices(out, by_device, row);
     }
     if (more)

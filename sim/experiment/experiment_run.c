@@ -533,10 +533,7 @@ static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchT
             diag, "the capture holds devices %s: device %" G_GUINT64_FORMAT " is replayed, on links and memories of its own (capture_device chooses another)",
             list->str, chosen);
     EchSelectOptions options = {.device = of_one ? (uint32_t)chosen : ECH_NONE, .pageable = pageable ? pageable->name : NULL};
-    EchTrace *selected = select_cached(experiment, trace, &options, error);
-    if (selected && pageable)
-        remark_pageable(selected, pageable, diag);
-    return selected;
+    return select_cached(experiment, trace, &options, error);
 }
 
 /* Does the program keep more in an on-chip memory than @device has of it? */
@@ -945,7 +942,12 @@ static EchResult *prepare_steps(EchExperiment *experiment, const EchCase *c, Ech
         if (make_trace(experiment, c, import, passes, options, result, error))
             take_recorded_allocator(experiment, import->trace, options, result);
     }
-    return result->trace && take_step(c, options, result, error) ? g_steal_pointer(&result) : NULL;
+    if (!result->trace || !take_step(c, options, result, error))
+        return NULL;
+    const EchMemory *pageable = import && !import->program ? ech_device_memory_kind(result->device, ECH_MEM_HOST_PAGEABLE) : NULL;
+    if (pageable)
+        remark_pageable(result->trace, pageable, result->pass_diag);
+    return g_steal_pointer(&result);
 }
 
 static EchResult *prepare_case(EchExperiment *experiment, const EchCase *c, EchReplayOptions *options, GError **error)

@@ -299,6 +299,7 @@ typedef struct {
     EchCase *own; /* Moves to the result. */
     EchSweepPoint point;
     bool holds;
+    double *figures; /* figures[find->goals]: what each goal is about; NULL of a run that came to no end */
 } Try;
 
 static void try_clear(void *data)
@@ -307,6 +308,7 @@ static void try_clear(void *data)
     ech_case_free(t->own);
     g_free(t->point.json);
     g_free(t->point.error);
+    g_free(t->figures);
 }
 
 /* Of one combination of the sweep. */
@@ -397,7 +399,7 @@ static int try_number(Search *search, double number, GError **error)
     g_autofree char *label = g_strconcat(g_str_has_suffix(find->before, "x") ? "x" : "", text, NULL);
     for (char **path = find->paths; *path; path++)
         g_hash_table_replace(search->experiment->places, g_strdup_printf("%s=%s", *path, value), g_strdup(find->values_at));
-    Try t = {number, ech_case_vary(search->of, find->name, label, (const char *const *)find->paths, value, error), {0}, false};
+    Try t = {number, ech_case_vary(search->of, find->name, label, (const char *const *)find->paths, value, error), {0}, false, NULL};
     if (!t.own) {
         if (error)
             ech_experiment_say_place(search->experiment->places, *error);
@@ -408,7 +410,13 @@ static int try_number(Search *search, double number, GError **error)
         ech_case_free(t.own);
         return -1;
     }
-    t.holds = holds(search, json_node_get_object(node));
+    JsonObject *run = json_node_get_object(node);
+    t.holds = holds(search, run);
+    if (ech_member_bool(run, "fits") && ech_member_bool(run, "completed")) {
+        t.figures = g_new(double, find->goals->len + 1);
+        for (guint i = 0; i < find->goals->len; i++)
+            t.figures[i] = figure(run, g_array_index(find->goals, Goal, i).what);
+    }
     t.point.json = ech_json_print(node);
     g_array_append_val(search->tries, t);
     return (int)search->tries->len - 1;
@@ -522,6 +530,42 @@ static char *meant_by(const Search *search, int at)
     return g_strdup_printf(" (%s)", value);
 }
 
+static int compare_numbers(const void *a, const void *b)
+{
+    const Try *x = a, *y = b;
+    return (x->number > y->number) - (x->number < y->number);
+}
+
+static int compare_tries(const void *a, const void *b)
+{
+    return compare_numbers(*(const Try *const *)a, *(const Try *const *)b);
+}
+
+/* What a goal is about that goes up and down over what was tried, as where a pass chooses anew each time, so that halving may miss where the goal holds. */
+static const char *up_and_down(const Search *search)
+{
+    const double tells = .01;
+    g_autoptr(GPtrArray) tries = g_ptr_array_new();
+    for (guint i = 0; i < search->tries->len; i++)
+        if (g_array_index(search->tries, Try, i).figures)
+            g_ptr_array_add(tries, &g_array_index(search->tries, Try, i));
+    g_ptr_array_sort(tries, compare_tries);
+    for (guint g = 0; g < search->find->goals->len; g++) {
+        bool up = false, down = false;
+        double last = tries->len ? ((Try *)tries->pdata[0])->figures[g] : 0;
+        for (guint i = 1; i < tries->len; i++) {
+            double now = ((Try *)tries->pdata[i])->figures[g];
+            if (fabs(now - last) <= tells * MIN(now, last))
+                continue;
+            *(now > last ? &up : &down) = true;
+            last = now;
+        }
+        if (up && down)
+            return g_array_index(search->find->goals, Goal, g).what;
+    }
+    return NULL;
+}
+
 static void tell(const Search *search, const int found[2], EchFound *ret, GString *text, JsonBuilder *b)
 {
     const EchFind *find = search->find;
@@ -543,6 +587,10 @@ static void tell(const Search *search, const int found[2], EchFound *ret, GStrin
         g_string_append_printf(line, "%s %s with which %s: %s%s. With %s not.", strcmp(where, "from") == 0 ? "Least" : "Most", find->name, words,
                                label_at(search, found[0]), meant, label_at(search, found[1]));
     }
+    const char *wanders = up_and_down(search);
+    if (wanders)
+        g_string_append_printf(line, " But %s%s goes up and down over what was tried: it may hold elsewhere, too, and not all the way.",
+                               strcmp(wanders, "time") == 0 ? "" : "what is needed of ", wanders);
     if (search->interrupted)
         g_string_append(line, search->tries->len == 1 ? " Interrupted before more was tried." : " Interrupted before all that lies between was tried.");
     g_string_append_printf(text, "%s\n", line->str);
@@ -554,16 +602,12 @@ static void tell(const Search *search, const int found[2], EchFound *ret, GStrin
         ech_json_add_text(b, "found", label_at(search, found[0]));
     if (found[1] >= 0)
         ech_json_add_text(b, "beyond", label_at(search, found[1]));
+    if (wanders)
+        ech_json_add_text(b, "up_and_down", wanders);
     if (search->interrupted)
         ech_json_add_bool(b, "interrupted", true);
     ech_json_add_text(b, "text", line->str);
     json_builder_end_object(b);
-}
-
-static int compare_tries(const void *a, const void *b)
-{
-    const Try *x = a, *y = b;
-    return (x->number > y->number) - (x->number < y->number);
 }
 
 /* An experiment without a file, whose cases are given one by one. */
@@ -597,7 +641,7 @@ static void show_tries(EchFound *found, const EchFind *find, const EchExperiment
         if (at[k] >= 0)
             numbers[k] = g_array_index(tries, Try, at[k]).number;
     }
-    g_array_sort(tries, compare_tries);
+    g_array_sort(tries, compare_numbers);
     size_t n = tries->len;
     found->experiment = experiment_of(experiment, n);
     found->points = g_new0(EchSweepPoint, n);
@@ -644,7 +688,7 @@ static void leave_out(EchFound *found, const EchFind *find, const EchExperiment 
 {
     static const char *const none[] = {NULL};
     const EchCase *of = &experiment->cases[index];
-    Try t = {find->from, ech_case_vary(of, find->name, "none", none, "", NULL), why, false};
+    Try t = {find->from, ech_case_vary(of, find->name, "none", none, "", NULL), why, false, NULL};
     g_assert(t.own); /* Nothing of it was changed. */
     g_autofree char *values = g_strjoinv(", ", of->values), *label = g_strconcat(values, ", none", NULL);
     g_autofree char *line = g_strdup_printf("%s: %s%s", of->label, why.error, why.interrupted ? "." : "");

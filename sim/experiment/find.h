@@ -33,8 +33,8 @@ typedef struct {
     char **labels;             /**< labels[n_cases]: of rows; NULL-terminated. */
     char *heading;             /**< What labels are. */
     char *text;                /**< What was asked and the answers, in lines. */
-    JsonNode *json; /**< {name, paths, values, for, answers: [{label, holds, found, beyond, text}]}; holds is "from", "up to", "throughout" or "nowhere";
-                       "unknown" where it was interrupted too soon, and where "error" says why nothing could be found. */
+    JsonNode *json; /**< {name, paths, values, for, answers: [{label, holds, found, beyond, up_and_down, text}]}; holds is "from", "up to", "throughout" or
+                       "nowhere"; "unknown" where it was interrupted too soon, and where "error" says why nothing could be found. */
     size_t at[2];   /**< Without a sweep: the run at the answer and the nearest where it does not hold; SIZE_MAX where there is none. */
     bool *close;    /**< close[n_cases]: runs so near the answer that a table for people can do without them; NULL where all runs are answers. */
     bool somewhere; /**< It holds somewhere in every combination. */

@@ -251,8 +251,9 @@ static void after_fixed(EchMachine *m, uint32_t queue)
 static void end_gap(EchMachine *m, uint32_t queue)
 {
     Queue *q = &m->queues[queue];
-    q->waits[ECH_WAIT_HOST] = m->prices->gaps ? m->prices->gaps[q->entries[q->at].id] : q->host_gap;
-    q->waits[ECH_WAIT_DEPENDENCY] += MAX(q->handoff - q->waits[ECH_WAIT_HOST], 0);
+    EchTime host = m->prices->gaps ? m->prices->gaps[q->entries[q->at].id] : q->host_gap;
+    q->waits[ECH_WAIT_HOST] += host;
+    q->waits[ECH_WAIT_DEPENDENCY] += MAX(q->handoff - host, 0);
     q->ready = m->now;
     q->gap_over = true;
     q->state = STATE_IDLE;
@@ -441,11 +442,13 @@ static void tell_order(EchMachine *m, const Queue *q, uint32_t op)
     }
 }
 
-static void count_waits(EchMachine *m, Queue *q, uint32_t op)
+/* @asked: when the host asks for the op; until then nothing else held it up. */
+static void count_waits(EchMachine *m, Queue *q, uint32_t op, EchTime asked)
 {
     memset(q->waits, 0, sizeof q->waits);
     q->ready = m->now;
-    q->waits[ECH_WAIT_DEPENDENCY] = m->now - q->head;
+    q->waits[ECH_WAIT_HOST] = MAX(MIN(asked, m->now) - q->head, 0);
+    q->waits[ECH_WAIT_DEPENDENCY] = m->now - q->head - q->waits[ECH_WAIT_HOST];
     EchTime released = -1;
     for (uint32_t n = m->first_need[op]; n < m->first_need[op + 1]; n++)
         released = MAX(released, released_at(m, q, &m->needs[n], op));
@@ -625,8 +628,8 @@ static bool pass_alloc(EchMachine *m, uint32_t queue, uint32_t op)
     return true;
 }
 
-/* How long it takes until the host asks for the op. */
-static EchTime host_gap(const EchMachine *m, uint32_t op)
+/* When the host asks for the op; 0: that is not modelled. */
+static EchTime asked_at(const EchMachine *m, uint32_t op)
 {
     bool asked = m->host_launch > 0 && (ech_op_is_work(&m->ops[op]) || m->ops[op].kind == ECH_OP_WAIT);
     if (!asked)
@@ -635,7 +638,7 @@ static EchTime host_gap(const EchMachine *m, uint32_t op)
     EchTime from = since != NOWHERE && m->done[since] > 0 ? m->last_end[since] : 0;
     if (since != NOWHERE && m->ops[since].kind == ECH_OP_WAIT)
         from = ech_time_add(from, m->options->after_wait);
-    return MAX(ech_time_add(from, m->host_asked[op]) - m->now, 0);
+    return ech_time_add(from, m->host_asked[op]);
 }
 
 /* What the collective at the head of @queue meets in other machines. False: it waits for one of them, which says so by ech_machine_meet. */
@@ -664,11 +667,12 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
     if (q->space_since < 0 && !q->gap_over) {
         if (!needs_met(m, queue, op))
             return false;
-        count_waits(m, q, op);
+        EchTime asked = asked_at(m, op);
+        count_waits(m, q, op, asked);
         if (m->freed_before)
             tell_order(m, q, op);
         q->handoff = handoff_of(m, q, op);
-        q->host_gap = host_gap(m, op);
+        q->host_gap = MAX(asked - m->now, 0);
         EchTime gap = MAX(MAX(m->prices->gaps ? m->prices->gaps[op] : 0, q->host_gap), q->handoff);
         /* Until the first call of the driver there is nothing that kept the host from asking ahead. */
         if (m->paced && m->host_free > 0 && (m->ops[op].kind == ECH_OP_KERNEL || m->ops[op].kind == ECH_OP_COPY)) {

@@ -898,6 +898,12 @@ static const EchLink *link_to_peer(const Pricer *pricer, const Map *map, const E
     return strncmp(other, own->name, n) == 0 && other[n] == ':' ? link_to_peers(map->device) : NULL;
 }
 
+/* Between a memory of the device and one beyond it. */
+static bool leaves_the_device(const EchMemory *from, const EchMemory *to)
+{
+    return from && to && is_host(from) != is_host(to) && !from->within && !to->within;
+}
+
 static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
     const EchMemory *from = map->memory[op->memory_from], *to = map->memory[op->memory_to];
@@ -1233,6 +1239,20 @@ static void say_what_was_assumed(const EchTrace *trace, const EchDevice *device,
     if (free_copies > 0)
         ech_diag_remark(diag, "%" G_GUINT64_FORMAT " copies join memories between which %s has neither a link nor ports: they cost only their start",
                         free_copies, device->name);
+    bool models = options->kernel_time == ECH_KERNEL_TIME_AUTO || options->kernel_time == ECH_KERNEL_TIME_MODEL;
+    g_autofree char *lacks = models && g_strcmp0(device->family, "gpu") == 0 ? ech_gpu_lacks(device) : NULL;
+    if (lacks)
+        ech_diag_remark(diag,
+                        "%s's file says nothing of %s: its kernels are not modelled and take what their bytes and operations do at full rate, the least; with "
+                        "'base: h100-sxm', say, all that it does not say is that GPU's",
+                        device->name, lacks);
+    uint64_t unlinked = ech_diag_count(diag, "copies_without_a_link");
+    if (unlinked > 0)
+        ech_diag_remark(diag,
+                        "%" G_GUINT64_FORMAT " cop%s the device with memory beyond it to which %s has no link: as fast as both memories are, from the first "
+                        "byte on; 'links:' of its file, or --set 'device.links.NAME={from: MEMORY, to: hbm, to_device: 25GB/s, from_device: 25GB/s}', says "
+                        "what joins them",
+                        unlinked, unlinked == 1 ? "y joins" : "ies join", device->name);
     if (ech_diag_count(diag, "collectives_without_a_link") > 0)
         ech_diag_remark(diag,
                         "%s has no link between devices: collectives cost what was recorded of them, else only their memory traffic, and take longer. What "
@@ -1265,7 +1285,9 @@ static void say_what_was_assumed(const EchTrace *trace, const EchDevice *device,
         return;
     if (is_of_another_kind(trace, old)) {
         bool tpu = g_strcmp0(old->family, "tpu") != 0;
-        g_autofree char *ask = ech_device_is_amd(old) ? g_strdup("") : g_strdup_printf("; 'echelon capture --pretend %s' asks its compiler", old->name);
+        bool other = strcmp(old->family, "tpu") != 0 && strcmp(old->family, "gpu") != 0;
+        g_autofree char *ask =
+            other || ech_device_is_amd(old) ? g_strdup("") : g_strdup_printf("; 'echelon capture --pretend %s' asks its compiler", old->name);
         ech_diag_remark(diag, "the program was compiled for a %s%s%s%s: on %s its kernels' bytes and operations are priced, and nothing more is known%s",
                         tpu ? "TPU" : "GPU", chip ? " (" : "", chip ? chip : "", chip ? ")" : "", old->name, ask);
     } else if (chip) {
@@ -1341,6 +1363,8 @@ static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, R
         if (!pricer->not_awaited || strcmp(ech_trace_string(pricer->trace, op->name), pricer->not_awaited) != 0)
             free_copy = !price_copy(pricer, map, row, op, price);
         spread_recorded_copy(pricer, map, old, row, scratch, op, price);
+        if (price->source == ECH_PRICE_PORT && row->n_used > 0 && leaves_the_device(map->memory[op->memory_from], map->memory[op->memory_to]))
+            ech_diag_note(pricer->diag, "copies_without_a_link", 1);
         break;
     case ECH_OP_COLLECTIVE:
         price_collective(pricer, map, row, op, price);

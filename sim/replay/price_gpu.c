@@ -46,8 +46,9 @@ static gboolean equal_priced(gconstpointer a, gconstpointer b)
 EchGpuPricer *ech_gpu_pricer_new(const EchTrace *trace, const EchDevice *compiled_for, bool tuned_tiles, double duty, EchDiag *diag)
 {
     EchGpuPricer *pricer = g_new0(EchGpuPricer, 1);
+    g_autofree char *lacks = ech_gpu_lacks(compiled_for); /* a number that settings alone say may be one */
     *pricer = (EchGpuPricer){.trace = trace,
-                             .compiled_for = g_strcmp0(compiled_for->family, "gpu") == 0 ? compiled_for : NULL,
+                             .compiled_for = g_strcmp0(compiled_for->family, "gpu") == 0 && !lacks ? compiled_for : NULL,
                              .tuned_tiles = tuned_tiles,
                              .duty = duty,
                              .diag = diag,

@@ -15,7 +15,7 @@ typedef enum { ECH_ENGINE_AUTO, ECH_ENGINE_NATIVE, ECH_ENGINE_SIMGRID } EchEngin
 
 /** Why an operation did not run, or ran slower than alone. */
 typedef enum {
-    ECH_WAIT_DEPENDENCY,  /**< Head of its queue, but something it depends on was still running, or had ended too short a time ago to be known here. */
+    ECH_WAIT_DEPENDENCY,  /**< Head of its queue and asked for, but something it depends on was still running, or had ended too short a time ago. */
     ECH_WAIT_QUEUE,       /**< Released by another queue, but its own queue was still busy. */
     ECH_WAIT_LINK,        /**< Its link's engines were busy, or the link was shared. */
     ECH_WAIT_MEMORY_PORT, /**< Ran slower than alone because a memory's port was shared. */

@@ -6,9 +6,22 @@
 
 #include <string.h>
 
-/* What bounds an operation, or a part of it, besides one resource of its own: the first five of what no resource does, the others as the kernel model has it.
- */
-typedef enum { BY_RECORDED, BY_OVERHEAD, BY_ALLOCATOR, BY_PAGES, BY_INSIDE, BY_STEPS, BY_ICI, BY_HBM, BY_VECTOR_PORT, BY_MATRIX, BY_VECTOR, N_OTHERS } Other;
+/* What bounds an operation, or a part of it, besides one resource of its own: the first six of what no resource does, the others as the kernel model has it. */
+typedef enum {
+    BY_RECORDED,
+    BY_OVERHEAD,
+    BY_ALLOCATOR,
+    BY_PINNING,
+    BY_PAGES,
+    BY_INSIDE,
+    BY_STEPS,
+    BY_ICI,
+    BY_HBM,
+    BY_VECTOR_PORT,
+    BY_MATRIX,
+    BY_VECTOR,
+    N_OTHERS
+} Other;
 
 struct EchBounds {
     const EchReport *report;
@@ -38,6 +51,7 @@ EchBounds *ech_report_bounds_new(const EchReport *report)
         [BY_RECORDED] = g_strdup(strcmp(ech_trace_format(report->trace), "matmul") == 0 ? "grid steps" : "recorded kernel times"),
         [BY_OVERHEAD] = g_strdup("overhead"),
         [BY_ALLOCATOR] = g_strdup("allocator"),
+        [BY_PINNING] = g_strdup("pinning memory"),
         [BY_PAGES] = g_strdup("unified memory's pages"),
         [BY_INSIDE] = g_strdup("latency inside kernels"),
         [BY_STEPS] = g_strdup("grid steps"),
@@ -79,6 +93,7 @@ static uint32_t bound_of(const EchReport *report, const EchSpan *span)
     bool inside = kind == ECH_OP_KERNEL && (source == ECH_PRICE_MODEL || source == ECH_PRICE_ESTIMATE || source == ECH_PRICE_ESTIMATE_SCALED);
     Other other = source == ECH_PRICE_RECORDED || source == ECH_PRICE_RECORDED_SCALED ? BY_RECORDED
                   : kind == ECH_OP_ALLOC || kind == ECH_OP_FREE                       ? BY_ALLOCATOR
+                  : source == ECH_PRICE_PIN                                           ? BY_PINNING
                   : inside                                                            ? BY_INSIDE
                                                                                       : BY_OVERHEAD;
     return (uint32_t)run->n_resources + other;

@@ -682,6 +682,7 @@ static const struct {
      "one thread of the host asks for one kernel or copy after another and takes runtime.eager_launch_ps for each (runtime.submit_ps, and eager_operator_ps "
      "for each operator, where the device has that): larger ones or a CUDA graph (replay.graph=true) hide it, replay.host_launches=false leaves it out"},
     {"pageable port", "copies from or to host memory that is not page-locked: the driver takes them over a buffer of its own"},
+    {"pinning memory", "the host waits while pages of its memory are locked one by one: once for all that PyTorch's cache of pinned memory keeps then"},
     {"recorded kernel times", "kernels that take longer than what they move and compute needs, or of which neither is known"},
     {"unified memory's pages", "blocks of 2 MiB that were on the host when they were touched: each comes over the link, and one goes, the one that came "
                                "longest ago (over NVLink-C2C none "

@@ -180,7 +180,8 @@ static GArray *find_waits(const Finder *finder)
         const EchOp *op = &finder->ops[span->op];
         if (span->queue >= ech_trace_n_queues(finder->report->trace) || !finder->computes[span->queue])
             continue;
-        EchTime released = span->start - span->waits[ECH_WAIT_HOST] - span->waits[ECH_WAIT_SPACE] - span->waits[ECH_WAIT_PEERS];
+        EchTime gap = run->host_launch > 0 ? 0 : span->waits[ECH_WAIT_HOST]; /* a recorded one follows what was depended on; launches come before it */
+        EchTime released = span->start - gap - span->waits[ECH_WAIT_ALLOCATOR] - span->waits[ECH_WAIT_SPACE] - span->waits[ECH_WAIT_PEERS];
         Wait wait = {{released - span->waits[ECH_WAIT_DEPENDENCY], released}, i, SIZE_MAX};
         if (wait.at.end > wait.at.start && !is_transfer(op))
             wait.transfer = awaited_by(finder, span->op, released);

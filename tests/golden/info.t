@@ -193,3 +193,14 @@ $ cd $T; echelon list devices mine.yml; echelon run --trace $OLDPWD/traces/adam_
 adam_none.h100 on mine.yml
 
   It fits. hbm 2.52 GiB of 9.11 GiB (28 %)
+$ echelon info traces/gpu_h100-sxm/models/ResNet-50__256.json.gz | sed -n "/steps and/,/kernels and/p"
+recorded steps and phases
+       count       median        total  name
+           1     67.49 ms     67.49 ms  step 1
+           1     50.05 ms     50.05 ms  step 0
+           1     29.44 ms     29.44 ms  step 0, on the device
+           1     29.08 ms     29.08 ms  step 1, on the device
+           2      2.46 ms      4.91 ms  Optimizer.step#SGD.step
+           2    428.00 us    855.99 us  Optimizer.zero_grad#SGD.zero_grad
+           2    364.71 us    729.41 us  Optimizer.step#SGD.step, on the device
+recorded kernels and collectives, longest in all first

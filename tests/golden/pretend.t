@@ -96,7 +96,6 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   Kernel times: 163 kernel model. Engine: native (0.1.0).
   - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
   - PyTorch's optimizer takes all parameters at once and makes 346 MiB of temporaries for that: fused=True makes none, foreach=False those of one parameter at a time
-  - 27 copies of 346 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --step 1..2 | grep -E 'It takes|alone, from'
@@ -113,7 +112,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   It takes 148 ms, bound by the host's launches (52 % of the critical path).
     It takes 2.15 times as long: 69.0 ms -> 148 ms. Along the critical path: +77.0 ms the host's launches.
     the host's launches           77.4 ms   52.2 % ##########..........
-    for the host's launches       80.1 ms   21.7 % ####................
+    for the host's launches        194 ms   52.5 % ###########.........
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
   It takes 153 ms, bound by pageable port (48 % of the critical path).
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
@@ -202,7 +201,7 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
 
   Critical path
     the host's launches           12.8 ms   62.5 % #############.......
-    overhead                      4.61 ms   22.6 % #####...............
+    overhead                      3.65 ms   17.9 % ####................
     hbm port                      1.49 ms    7.3 % #...................
   Longest operations
     Memcpy HtoD (Pageable -> Device)              1.36 ms    6.7 % #...................  copy, 27 times
@@ -215,6 +214,9 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
   Kernel times: 1010 roofline; 163 kernel model; 1 on the host, page by page. Engine: simgrid (SimGrid version ...).
   Of the kernels' time 11 % is products, which are held against published times; 15 % other kernels with constants from recorded ones of their class; 75 % of no known class: bytes and operations at the device's rates.
   - 56 copies of 12.0 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
+$ echelon run --trace traces/keras_cnn.h100 --device h100-sxm --engine native | grep 'pinning memory'
+    pinning memory                 960 us    4.7 % #...................
+    (pinning memory: the host waits while pages of its memory are locked one by one: once for all that PyTorch's cache of pinned memory keeps then)
 $ echelon alloc traces/keras_cnn.h100/cnn.pretend.gz | sed -n '1,9p'
 traces/keras_cnn.h100/cnn.pretend.gz: pretend, 1148 events; device memory 78.6 GiB, what the pretended device had beside its context
 allocations of hbm (--memory: host)

@@ -75,6 +75,32 @@ START_TEST(test_settings)
 }
 END_TEST
 
+/* What a memory's file leaves out of its rates; and what follows one that is changed alone is no more than that allows. */
+START_TEST(test_rates_left_out)
+{
+    static const char first[] = "read: 800GB/s, write: 800GB/s, both: 700GB/s";
+    static const struct {
+        const char *rates, *setting;
+        EchRate read, write, both; /* GB/s */
+    } cases[] = {
+        {"read: 800GB/s", NULL, 800, 800, 0}, {"write: 300GB/s, both: 500GB/s", NULL, 300, 300, 500}, {"both: 500GB/s", NULL, 500, 500, 500},
+        {"latency: 1us", NULL, 0, 0, 0},      {first, "memories.hbm.read=x0.25", 200, 800, 400},      {"read: 800GB/s", "memories.hbm.read=x0.5", 400, 400, 0}};
+    const char *at = strstr(small, first);
+    ck_assert_ptr_nonnull(at);
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *text = g_strdup_printf("%.*s%s%s", (int)(at - small), small, cases[i].rates, at + strlen(first));
+        const char *const settings[] = {cases[i].setting, NULL};
+        GError *error = NULL;
+        g_autoptr(EchDevice) device = load(text, settings, &error);
+        ck_assert_ok(device != NULL, error);
+        const EchMemory *hbm = ech_device_memory(device, "hbm");
+        ck_assert_uint_eq(hbm->read, cases[i].read * 1000000000);
+        ck_assert_uint_eq(hbm->write, cases[i].write * 1000000000);
+        ck_assert_uint_eq(hbm->both, cases[i].both * 1000000000);
+    }
+}
+END_TEST
+
 /* A unit twice as fast and half as many of them: the same peaks; one that is edited itself stays. */
 START_TEST(test_peaks_follow)
 {
@@ -83,7 +109,8 @@ START_TEST(test_peaks_follow)
         double bf16, f32;
     } cases[] = {{{"units.matrix.clock=x2"}, 200e12, 100e12},
                  {{"units.matrix.clock=x2", "units.matrix.count=2"}, 100e12, 50e12},
-                 {{"units.matrix.clock=x3", "units.matrix.peaks.bf16=x0.5"}, 50e12, 50e12}};
+                 {{"units.matrix.clock=x3", "units.matrix.peaks.bf16=x0.5"}, 50e12, 50e12},
+                 {{"units.matrix.rows=128"}, 100e12, 50e12}}; /* said for the first time */
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         GError *error = NULL;
         g_autoptr(EchDevice) device = load(small, cases[i].settings, &error);
@@ -112,6 +139,9 @@ static const Bad bads[] = {
     {"step: 12.5", "wait_ps: 1e30", "t.yaml:11:12: kernel.wait_ps: '1e30' is not a time; expected something like 5us, at most 10 days"},
     {"name: t", "name: &a t", "t.yaml:1:10: anchors and tags are not used here; write the value out"},
     {"name: t", "name: t\nname: u", "t.yaml:2:7: 'name' stands here twice"},
+    {"space: 5", "space: 0", "t.yaml:5:36: memories.host.space: 0 is hbm's already"},
+    {"read: 800GB/s, write: 800GB/s, both: 700GB/s", "read: 800GB/s, write: 300GB/s, both: 700GB/s",
+     "t.yaml:4:102: memories.hbm.both: 700 GB/s of reads and writes in equal parts are more than twice what write reaches alone, 300 GB/s"},
 };
 
 START_TEST(test_bad)
@@ -428,6 +458,7 @@ int main(void)
     Suite *suite = suite_create("device");
     TCase *tcase = tcase_create("all");
     tcase_add_test(tcase, test_small);
+    tcase_add_test(tcase, test_rates_left_out);
     tcase_add_test(tcase, test_peaks_follow);
     tcase_add_test(tcase, test_settings);
     tcase_add_loop_test(tcase, test_bad, 0, G_N_ELEMENTS(bads));

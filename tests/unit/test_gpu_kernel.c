@@ -918,6 +918,20 @@ START_TEST(bitsandbytes_kernels)
     ck_assert(name.read_bytes == 1 && name.written_bytes == 4);
     ech_gpu_name("void kdequant_mm_int32_fp16<4, 512>(int*, float*, float*, __half*, __half*, int, int, int)", &name);
     ck_assert(name.kind == ECH_GPU_ELEMENTWISE && name.read_bytes == 4 && name.written_bytes == 2);
+    /* Optimizers: gradient, parameter and states are read, the latter two written. */
+    static const struct {
+        const char *name;
+        uint8_t read, written;
+    } optimizers[] = {{"void kOptimizer32bit2State<__nv_bfloat16, 0>(__nv_bfloat16*, __nv_bfloat16*, float*, float*, float*)", 2 + 2 + 8, 2 + 8},
+                      {"void kOptimizer32bit1State<float, 5>(float*, float*, float*, float*)", 4 + 4 + 4, 4 + 4},
+                      {"void kOptimizerStatic8bit2StateBlockwise<__half, 0, 256, 1>(__half*, __half*, unsigned char*)", 2 + 2 + 2, 2 + 2},
+                      {"void kOptimizerStatic8bit1StateBlockwise<float, 5, 2048, 8>(float*, float*, unsigned char*)", 4 + 4 + 1, 4 + 1},
+                      {"void kOptimizer32bit2State<float, 6>(float*, float*, float*, float*, float*)", 0, 0}};
+    for (size_t i = 0; i < G_N_ELEMENTS(optimizers); i++) {
+        ech_gpu_name(optimizers[i].name, &name);
+        ck_assert_uint_eq(name.read_bytes, optimizers[i].read);
+        ck_assert_uint_eq(name.written_bytes, optimizers[i].written);
+    }
 
     EchGpuKernel kernel = {.read = 33 << 20, .written = 28672, .dtype = "bf16"};
     EchGpuCost cost;

@@ -1140,6 +1140,32 @@ START_TEST(recorded_collectives_keep_their_waits)
 }
 END_TEST
 
+/* A device's file that says of memory beyond it, but not what leads there. */
+START_TEST(copies_without_a_link_are_told)
+{
+    static const char head[] = "name: test\nfamily: other\nmemories:\n  hbm: {kind: hbm, capacity: 1GB, read: 4GB/s}\n  chip: {kind: vector, capacity: 1GB}\n"
+                               "  host: {kind: host-pinned, capacity: 1GB, read: 2GB/s}\nunits: {matrix: {peaks: {bf16: 1TFLOP/s}}}\n";
+    static const char *const links[] = {"", "links: {host: {from: host, to: hbm, to_device: 1GB/s, from_device: 1GB/s}}\n"};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_test_text("echelon-trace 1 \"by hand\"\nstrings 0\nmemories 3\n\"hbm\"\n\"host\"\n\"chip\"\nqueues 1\ncopy 0 \"dma\"\n"
+                                                "buffers 3\nb \"a\" m=0 bytes=1000000 resident=1\nb \"b\" m=1 bytes=1000000 resident=1\n"
+                                                "b \"c\" m=2 bytes=1000000 resident=1\nops 2\ncopy \"out\" q=0 from=0 to=1 bytes=1000000 r=0:1000000 "
+                                                "w=1:1000000\ncopy \"in\" q=0 from=0 to=2 bytes=1000000 r=0:1000000 w=2:1000000\n",
+                                                &error);
+    ck_assert_ok(import != NULL, error);
+    for (size_t i = 0; i < G_N_ELEMENTS(links); i++) {
+        g_autofree char *text = g_strconcat(head, links[i], NULL);
+        g_autoptr(EchDevice) device = ech_test_device_yaml(text);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        g_autoptr(EchRun) run = ech_replay_run(import->trace, device, NULL, &options, &error);
+        ck_assert_ok(run != NULL, error);
+        ck_assert_int_eq(run->makespan / ECH_PS_PER_US, i ? 1250 : 750);
+        ck_assert(ech_test_says(run->diag, "1 copy joins the device with memory beyond it to which test has no link") == (i == 0));
+        ech_params_clear(ech_replay_params, &options);
+    }
+}
+END_TEST
+
 /* On 4 x 4 chips: sent up and down one axis at once, and gathered along the other, nothing waits; sent the same way, one after the other. */
 START_TEST(ways_of_a_torus_are_links_of_their_own)
 {
@@ -2296,6 +2322,7 @@ int main(void)
     tcase_add_loop_test(tests, collectives_count_the_bytes_they_send, 0, 2);
     tcase_add_loop_test(tests, collectives_count_what_leaves_the_host, 0, 2);
     tcase_add_test(tests, recorded_collectives_keep_their_waits);
+    tcase_add_test(tests, copies_without_a_link_are_told);
     tcase_add_loop_test(tests, ways_of_a_torus_are_links_of_their_own, 0, 2);
     tcase_add_loop_test(tests, allocation_waits_for_a_transfer, 0, 2);
     tcase_add_loop_test(tests, copies_and_kernels_slow_each_other, 0, 2);

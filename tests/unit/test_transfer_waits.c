@@ -8,7 +8,7 @@
 
 /* A byte takes a nanosecond on the link, an operation as long. */
 static const char device_text[] = "name: test\nsummary: a device for tests\nfamily: other\n"
-                                  "units: {matrix: {peaks: {bf16: 1GFLOP/s}}}\n"
+                                  "units: {matrix: {peaks: {bf16: 1GFLOP/s}}}\nruntime: {eager_launch_ps: 100ns}\n"
                                   "memories:\n  hbm: {kind: hbm, space: 0, granule: 1, capacity: 1GB, read: 1000TB/s, write: 1000TB/s}\n"
                                   "  host: {kind: host-pinned, space: 5, capacity: 1GB, read: 1000TB/s, write: 1000TB/s}\n"
                                   "links: {host: {from: host, to: hbm, to_device: 1GB/s, from_device: 1GB/s}}\n";
@@ -21,13 +21,13 @@ typedef struct {
     EchTransferWaits *waits;
 } Case;
 
-static Case case_of(const char *queues, const char *ops, uint64_t skip)
+static Case case_with(const char *property, const char *queues, const char *ops, uint64_t skip)
 {
     g_autoptr(GError) error = NULL;
     g_autofree char *text =
-        g_strdup_printf("echelon-trace 1 \"by hand\"\nstrings 0\nmemories 2\n\"hbm\"\n\"host\"\n%sbuffers 3\n"
+        g_strdup_printf("echelon-trace 1 \"by hand\"\n%sstrings 0\nmemories 2\n\"hbm\"\n\"host\"\n%sbuffers 3\n"
                         "b \"there\" m=1 bytes=3000 resident=1\nb \"first\" m=0 bytes=1000 resident=1\nb \"second\" m=0 bytes=1000 resident=1\n%s",
-                        queues, ops);
+                        property, queues, ops);
     g_autoptr(EchImport) import = ech_test_text(text, &error);
     ck_assert_ok(import != NULL, error);
     Case c = {.trace = ech_trace_ref(import->trace), .device = ech_test_device_yaml(device_text)};
@@ -44,6 +44,11 @@ static Case case_of(const char *queues, const char *ops, uint64_t skip)
         sum += c.waits->waits[i].time;
     ck_assert_int_eq(sum, c.waits->total);
     return c;
+}
+
+static Case case_of(const char *queues, const char *ops, uint64_t skip)
+{
+    return case_with("", queues, ops, skip);
 }
 
 static void case_clear(Case *c)
@@ -187,6 +192,21 @@ START_TEST(numbered_are_one_where_there_are_many)
 }
 END_TEST
 
+/* A host that asks, each launch taking it 100, and runs an operator of its own at first: it asks for the copy at 400 and waits for it from then on. Until then
+ * the device stands still for the host, not for the copy: neither does the host itself wait, nor a stream that has had nothing to do so far. */
+START_TEST(host_that_asks_does_not_wait)
+{
+    Case c = case_with("property \"host_order\" \"1\"\n", "queues 4\nhost 0 \"host\"\ncompute 0 \"one\"\ncompute 0 \"two\"\ncopy 0 \"dma\"\n",
+                       "ops 8\nkernel \"init\" q=0 work=matrix:bf16:0\nkernel \"x\" q=1 work=matrix:bf16:10\nkernel \"y\" q=1 work=matrix:bf16:10\n"
+                       "kernel \"z\" q=1 work=matrix:bf16:10\ncopy \"a\" q=3 from=1 to=0 bytes=50 r=0:50 w=1:50 after=-1\nwait \"sync\" q=0 after=-1\n"
+                       "kernel \"after\" q=0 work=matrix:bf16:0\nkernel \"late\" q=2 r=1:50 work=matrix:bf16:10 after=-3\n",
+                       1);
+    ck_assert_int_eq(c.run->makespan, 560 * ECH_PS_PER_NS);
+    ck_assert_int_eq(c.waits->total, 50 * ECH_PS_PER_NS);
+    case_clear(&c);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("transfer_waits");
@@ -196,6 +216,7 @@ int main(void)
     tcase_add_test(tcase, loops_count_whole);
     tcase_add_test(tcase, alike_are_one);
     tcase_add_test(tcase, numbered_are_one_where_there_are_many);
+    tcase_add_test(tcase, host_that_asks_does_not_wait);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
