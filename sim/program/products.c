@@ -1,8 +1,11 @@
-/* Products that a TPU's compiler computes on the vector unit: those that sum nothing are element-wise products, those with a vector on one side are
- * element-wise products that are summed. Source: XLA's AlgebraicSimplifier (dot strength reduction), and what libtpu 0.0.51 makes of such products. */
+/* Products that a compiler computes on the vector unit: those that sum nothing are element-wise products, those with a vector on one side are element-wise
+ * products that are summed. Source: XLA's AlgebraicSimplifier (dot strength reduction; for GPUs GpuAlgebraicSimplifierVisitor), and what libtpu 0.0.51 makes of
+ * such products. */
 #include "sim/program/graph.h"
 
 #include <string.h>
+
+#define SMALL 10000000 /* multiply-accumulates: XLA's threshold */
 
 typedef struct {
     uint8_t rank;
@@ -256,8 +259,14 @@ void ech_graph_reduce_products(EchGraph *g)
         Side side[2];
         if (i->opcode != ECH_HLO_DOT || ech_graph_computation(g, i->computation)->body || i->n_control > 0 || !read_sides(g, id, side))
             continue;
-        /* Many at once in 16 bits stay on the matrix unit. */
-        bool vector = (side[0].alone == 1 || side[1].alone == 1) && (side[0].batch == 1 || ech_graph_layout(g, id)->bits >= 32);
+        /* A TPU's: many at once in 16 bits stay on the matrix unit. A GPU's: only small ones do not, and those of two vectors, which Triton's products cannot
+         * do. */
+        bool vector = side[0].alone == 1 || side[1].alone == 1;
+        if (g->generation > 0)
+            vector = vector && (side[0].batch == 1 || ech_graph_layout(g, id)->bits >= 32);
+        else
+            vector = vector && ((side[0].alone == 1 && side[1].alone == 1) ||
+                                ech_bytes_mul(ech_bytes_mul(side[0].batch, side[0].summed), ech_bytes_mul(side[0].alone, side[1].alone)) < SMALL);
         if (side[0].summed > 1 && !vector)
             continue;
         EchId computation = i->computation;

@@ -694,6 +694,12 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
         ech_graph_reduce_products(g);
         ech_graph_mask_updates(g);
         ech_graph_sink_constants(g);
+    } else {
+        ech_graph_expand_ragged(g);
+        ech_graph_expand_running(g);
+        ech_graph_pad_convolutions(g);
+        ech_graph_reduce_products(g);
+        ech_graph_split_sums(g);
     }
     set_entry_layout(g);
     if (g->generation > 0)
