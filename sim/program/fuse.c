@@ -4,6 +4,8 @@
  * way. */
 #include "sim/program/graph.h"
 
+#include <string.h>
+
 enum { MAX_BODY = 256, MAX_COPIES = 8, MAX_CONE = 128, MAX_REMADE = 1 << 18, MAX_ROW = 5000, MAX_STEPS = 8, FEW = 65536 };
 
 typedef enum { KIND_WALL, KIND_FREE, KIND_LOOP, KIND_REDUCE, KIND_MATRIX, KIND_UPDATE, KIND_GATHER, KIND_WINDOW } Kind;
@@ -23,8 +25,10 @@ typedef struct {
 static Kind kind_of(const EchGraph *g, EchId id)
 {
     const EchInstruction *i = ech_graph_node(g, id);
-    if (ech_graph_shape(g, id)->is_tuple) /* a GPU sums several arrays up in one kernel: the largest and where it is */
-        return g->generation == 0 && i->opcode == ECH_HLO_REDUCE ? KIND_REDUCE : KIND_WALL;
+    if (g->generation > 0 && i->opcode == ECH_HLO_CUSTOM_CALL && i->target && strcmp(i->target, "PartialReduce") == 0)
+        return KIND_REDUCE;               /* lax.approx_max_k's first step */
+    if (ech_graph_shape(g, id)->is_tuple) /* several arrays are summed up in one kernel: the largest and where it is */
+        return i->opcode == ECH_HLO_REDUCE ? KIND_REDUCE : KIND_WALL;
     switch ((int)i->opcode) {
     case ECH_HLO_BITCAST:
     case ECH_HLO_BROADCAST:
@@ -171,14 +175,15 @@ static bool takes(const Fuser *f, EchId id, EchId reader, uint32_t operand)
         return true;
     /* A product's kernel ends with what is computed of each of its elements. */
     EchId kernel = f->kernels[reader][0];
-    if (f->n_kernels[reader] != 1 || f->matrix[kernel] || its == KIND_MATRIX || (its == KIND_REDUCE && kernel == reader))
+    if (f->n_kernels[reader] != 1 || f->matrix[kernel] || its == KIND_MATRIX || (its == KIND_REDUCE && kernel == reader && g->generation == 0))
         return false;
     if (its == KIND_REDUCE) /* rows' maxima, inside */
         return true;
     EchHlo opcode = (EchHlo)ech_graph_node(g, reader)->opcode;
     bool each = ech_hlo_is_elementwise(opcode) || opcode == ECH_HLO_BITCAST || opcode == ECH_HLO_RESHAPE || (its == KIND_UPDATE && operand == 1);
     Kind end = kind_of(g, kernel);
-    return each && (end == KIND_LOOP || end == KIND_FREE || end == KIND_UPDATE) && ech_graph_count(g, reader) >= ech_graph_count(g, id);
+    return each && (end == KIND_LOOP || end == KIND_FREE || end == KIND_UPDATE || (end == KIND_REDUCE && g->generation > 0)) &&
+           ech_graph_count(g, reader) >= ech_graph_count(g, id);
 }
 
 static void decide(Fuser *f, EchId id)

@@ -138,6 +138,8 @@ void ech_graph_expand_running(EchGraph *graph);
 void ech_graph_pad_convolutions(EchGraph *graph);
 /** Sums over thousands of rows are made in two steps, as XLA does on GPUs. */
 void ech_graph_split_sums(EchGraph *graph);
+/** The least or largest of what another sum finds with its place is that one's, as compilers of XLA for TPUs and GPUs have it. */
+void ech_graph_share_extremes(EchGraph *graph);
 /** Products that sum nothing, or have a vector on one side (GPUs: and are small, or on both), become element-wise ones and sums. */
 void ech_graph_reduce_products(EchGraph *graph);
 /** One update for each row of an array of one number becomes a choice between the two, element by element, as on a TPU. */

@@ -689,6 +689,7 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
     g->two_cores = chip && strstr(chip, "v5p");
     if (is_whole(program))
         remark_whole(program, diag);
+    ech_graph_share_extremes(g);
     if (tpu) {
         ech_graph_expand_transforms(g);
         ech_graph_reduce_products(g);

@@ -741,6 +741,47 @@ START_TEST(kernels_on_gpus)
 }
 END_TEST
 
+/* Neighbours: scores of all pairs are looked through in the product's kernel on a TPU, for the largest and its place or for lax.approx_max_k's first step; on a
+ * GPU they are made once. The largest by itself is the one that was found with its place. */
+START_TEST(pairs_are_not_kept)
+{
+    static const char text[] =
+        "HloModule m\n\n%max (p: f32[], q: f32[]) -> f32[] {\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  ROOT %m = f32[] maximum(%p, %q)\n}\n\n"
+        "%larger (a: f32[], i: s32[], b: f32[], j: s32[]) -> (f32[], s32[]) {\n  %a1 = f32[] parameter(0)\n  %i1 = s32[] parameter(1)\n  %b1 = f32[] "
+        "parameter(2)\n"
+        "  %j1 = s32[] parameter(3)\n  %more = pred[] compare(%a1, %b1), direction=GT\n  %v1 = f32[] select(%more, %a1, %b1)\n  %w1 = s32[] select(%more, %i1, "
+        "%j1)\n"
+        "  ROOT %r1 = (f32[], s32[]) tuple(%v1, %w1)\n}\n\n"
+        "%above (c: f32[], d: f32[], k: s32[], l: s32[]) -> pred[] {\n  %k2 = s32[] parameter(2)\n  %l2 = s32[] parameter(3)\n  %c2 = f32[] parameter(0)\n"
+        "  %d2 = f32[] parameter(1)\n  ROOT %g2 = pred[] compare(%c2, %d2), direction=GT\n}\n\n"
+        "ENTRY %main (x: f32[4096,64], y: f32[8192,64], z: f32[16384,64]) -> (f32[4096], s32[4096], f32[4096], f32[4096,1024], s32[4096,1024]) {\n"
+        "  %x = f32[4096,64]{1,0} parameter(0)\n  %y = f32[8192,64]{1,0} parameter(1)\n  %z = f32[16384,64]{1,0} parameter(2)\n"
+        "  %low = f32[] constant(-inf)\n  %first = s32[] constant(0)\n"
+        "  %scores = f32[4096,8192]{1,0} dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n  %less = f32[4096,8192]{1,0} negate(%scores)\n"
+        "  %place = s32[4096,8192]{1,0} iota(), iota_dimension=1\n"
+        "  %best = (f32[4096]{0}, s32[4096]{0}) reduce(%less, %place, %low, %first), dimensions={1}, to_apply=%larger\n"
+        "  %alone = f32[4096]{0} reduce(%less, %low), dimensions={1}, to_apply=%max\n"
+        "  %value = f32[4096]{0} get-tuple-element(%best), index=0\n  %where = s32[4096]{0} get-tuple-element(%best), index=1\n"
+        "  %others = f32[4096,16384]{1,0} dot(%x, %z), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n  %more = f32[4096,16384]{1,0} negate(%others)\n"
+        "  %at = s32[4096,16384]{1,0} iota(), iota_dimension=1\n"
+        "  %part = (f32[4096,1024]{1,0}, s32[4096,1024]{1,0}) custom-call(%more, %at, %low, %first), custom_call_target=\"PartialReduce\", "
+        "called_computations={%above}\n"
+        "  %near = f32[4096,1024]{1,0} get-tuple-element(%part), index=0\n  %which = s32[4096,1024]{1,0} get-tuple-element(%part), index=1\n"
+        "  ROOT %all = (f32[4096]{0}, s32[4096]{0}, f32[4096]{0}, f32[4096,1024]{1,0}, s32[4096,1024]{1,0}) tuple(%value, %where, %alone, %near, %which)\n}\n";
+    g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+    const EchProgram *p = tpu->program;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchLayout *layout = ech_program_layout(p, p->instructions[k].shape);
+        ck_assert_msg(p->instructions[k].computation != p->entry || !layout || ech_layout_elements(layout) < 4096 * 8192, "%s is kept",
+                      p->instructions[k].name);
+    }
+    ck_assert_uint_eq(count_of(p, ECH_HLO_REDUCE, true), 1);
+    g_autoptr(EchImport) gpu = read_text(text, "h100-sxm");
+    ck_assert_uint_eq(count_of(gpu->program, ECH_HLO_REDUCE, true), 1);
+    ck_assert_uint_eq(count_of(gpu->program, ECH_HLO_IOTA, false), 1); /* PartialReduce's, which no GPU's program has */
+}
+END_TEST
+
 /* What is computed twice, from the same in the same way, is computed once, whatever it is called and whoever asked for it; what differs in a single attribute,
  * or has one more, is not the same. */
 START_TEST(equal_instructions_are_one)
@@ -1268,6 +1309,7 @@ int main(void)
     tcase_add_test(small, running_sums_are_windows_of_16_on_gpus);
     tcase_add_test(small, convolutions_read_padded_copies_on_gpus);
     tcase_add_test(small, kernels_on_gpus);
+    tcase_add_test(small, pairs_are_not_kept);
     tcase_add_test(small, siblings_are_one_kernel);
     tcase_add_test(small, marks_of_sharding_are_nothing);
     tcase_add_test(small, equal_instructions_are_one);
