@@ -120,12 +120,24 @@ static double window_positions(const EchInstruction *i)
     return positions;
 }
 
+/* What an array of a tuple of results has written: of one updated in place, the update. */
+static double result_elements(const EchProgram *p, EchId id)
+{
+    const EchInstruction *i = &p->instructions[id];
+    for (unsigned depth = 0; depth < MAX_DEPTH && i->n_operands > 0 && i->opcode == ECH_HLO_BITCAST; depth++) {
+        id = ech_program_operand(p, i, 0);
+        i = &p->instructions[id];
+    }
+    return (double)elements_of(p, i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && i->n_operands > 1 ? ech_program_operand(p, i, 1) : id);
+}
+
 /* How often an element of @i asks for one of its operand @k. Branches where the place decides: XLA's emitters ask only for the array that the place is in. */
 static double asks(const EchProgram *p, EchId id, uint32_t k, double iteration)
 {
     const EchInstruction *i = &p->instructions[id];
     double own = MAX((double)elements_of(p, id), 1), its = (double)elements_of(p, ech_program_operand(p, i, k));
     switch ((int)i->opcode) {
+    case ECH_HLO_TUPLE: return result_elements(p, ech_program_operand(p, i, k)) / MAX(iteration, 1); /* results of other sizes beside the first */
     case ECH_HLO_REDUCE: return MAX(its / own, 1);
     case ECH_HLO_REDUCE_WINDOW: return k * 2 < i->n_operands ? window_positions(i) : 1;
     case ECH_HLO_CONCATENATE: return MIN(its / own, 1);

@@ -439,12 +439,19 @@ START_TEST(made_where_it_is_asked_for)
                "  ROOT %new = bf16[8,32,2048,128]{3,2,1,0} dynamic-update-slice(%a, %row, %c, %first, %first, /*index=5*/%first)\n}\n\n"
                "%padded (d: f32[1,65536]) -> f32[16,65536] {\n  %d = f32[1,65536]{1,0} parameter(0)\n  %none = f32[] constant(0)\n"
                "  %power = f32[1,65536]{1,0} power(%d, %d)\n  ROOT %wide = f32[16,65536]{1,0} pad(%power, %none), padding=0_15x0_0\n}\n\n"
-               "ENTRY %main (x: bf16[8,32,2048,128], y: f32[4,32,3072], z: s32[], w: f32[1,65536]) -> (bf16[8,32,2048,128], f32[16,65536]) {\n"
+               "%beside (e: f32[4194304]) -> (f32[4194304], f32[1024]) {\n  %e = f32[4194304]{0} parameter(0)\n  %naught = f32[] constant(0)\n"
+               "  %minus = f32[4194304]{0} negate(%e)\n  %rows = f32[1024,4096]{1,0} bitcast(%minus)\n"
+               "  %sums = f32[1024]{0} reduce(%rows, %naught), dimensions={1}, to_apply=%add\n"
+               "  ROOT %two = (f32[4194304]{0}, f32[1024]{0}) tuple(%minus, %sums)\n}\n\n"
+               "ENTRY %main (x: bf16[8,32,2048,128], y: f32[4,32,3072], z: s32[], w: f32[1,65536], v: f32[4194304]) -> (bf16[8,32,2048,128], f32[16,65536], "
+               "f32[4194304]) {\n"
+               "  %v = f32[4194304]{0} parameter(4)\n  %loop = (f32[4194304]{0}, f32[1024]{0}) fusion(%v), kind=kLoop, calls=%beside\n"
+               "  %third = f32[4194304]{0} get-tuple-element(%loop), index=0\n"
                "  %x = bf16[8,32,2048,128]{3,2,1,0} parameter(0)\n  %y = f32[4,32,3072]{2,1,0} parameter(1)\n  %z = s32[] parameter(2)\n"
                "  %w = f32[1,65536]{1,0} parameter(3)\n"
                "  %in_place = bf16[8,32,2048,128]{3,2,1,0} fusion(%x, %y, %z), kind=kLoop, calls=%update\n"
                "  %pad = f32[16,65536]{1,0} fusion(%w), kind=kLoop, calls=%padded\n"
-               "  ROOT %both = (bf16[8,32,2048,128]{3,2,1,0}, f32[16,65536]{1,0}) tuple(%in_place, %pad)\n}\n";
+               "  ROOT %both = (bf16[8,32,2048,128]{3,2,1,0}, f32[16,65536]{1,0}, f32[4194304]{0}) tuple(%in_place, %pad, %third)\n}\n";
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "decode");
     GError *error = NULL;
     EchImportOptions options = {.device = "h100-sxm", .ignore_beside = true};
@@ -457,6 +464,10 @@ START_TEST(made_where_it_is_asked_for)
     ck_assert(ech_program_gpu_launch(import->program, ech_test_instruction(import->program, "pad"), 132, &pad));
     ck_assert_uint_eq(pad.elements, 16 * 65536);
     ck_assert_uint_lt(pad.instructions, 30); /* a power takes 78, for one row of 16 */
+    EchGpuLaunch loop;                       /* sums beside what they add up are few: each of its elements is added once */
+    ck_assert(ech_program_gpu_launch(import->program, ech_test_instruction(import->program, "loop"), 132, &loop));
+    ck_assert_uint_eq(loop.elements, 4194304);
+    ck_assert_uint_lt(loop.instructions, 20);
 }
 END_TEST
 
