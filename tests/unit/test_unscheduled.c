@@ -741,6 +741,22 @@ START_TEST(kernels_on_gpus)
 }
 END_TEST
 
+/* Sums over dimensions that do not lie together (a group norm's) are not one thread's each on a GPU. */
+START_TEST(sums_over_dimensions_apart)
+{
+    static const char text[] = "HloModule m\n\n" SUM "ENTRY %main (x: bf16[4,8192,8,16]) -> bf16[4,8] {\n  %x = bf16[4,8192,8,16]{3,2,1,0} parameter(0)\n"
+                               "  %zero = bf16[] constant(0)\n  ROOT %sums = bf16[4,8]{1,0} reduce(%x, %zero), dimensions={1,3}, to_apply=%sum\n}\n";
+    g_autoptr(EchImport) gpu = read_text(text, "h100-sxm");
+    const EchProgram *p = gpu->program;
+    ck_assert_uint_eq(count_of(p, ECH_HLO_REDUCE, true), 3);
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        EchGpuLaunch launch;
+        if (p->instructions[k].computation == p->entry && ech_program_gpu_launch(p, (EchId)k, 132, &launch))
+            ck_assert_uint_lt(launch.trips, 64);
+    }
+}
+END_TEST
+
 /* Neighbours: scores of all pairs are looked through in the product's kernel on a TPU, for the largest and its place or for lax.approx_max_k's first step; on a
  * GPU they are made once. The largest by itself is the one that was found with its place. */
 START_TEST(pairs_are_not_kept)
@@ -1309,6 +1325,7 @@ int main(void)
     tcase_add_test(small, running_sums_are_windows_of_16_on_gpus);
     tcase_add_test(small, convolutions_read_padded_copies_on_gpus);
     tcase_add_test(small, kernels_on_gpus);
+    tcase_add_test(small, sums_over_dimensions_apart);
     tcase_add_test(small, pairs_are_not_kept);
     tcase_add_test(small, siblings_are_one_kernel);
     tcase_add_test(small, marks_of_sharding_are_nothing);
