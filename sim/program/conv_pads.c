@@ -1,5 +1,6 @@
 /* Convolutions as XLA hands them to cuDNN: what pads their two ends unequally, or spreads their input, is done in memory first
  * (xla/service/gpu/transforms/conv_padding_legalization.cc). Those whose filter is reversed are gradients of the input, which cuDNN has a call for. */
+#include "sim/base/hash.h"
 #include "sim/program/graph.h"
 
 #include <string.h>
@@ -118,7 +119,7 @@ static bool pad(EchGraph *g, EchId id, GHashTable *made)
 
 void ech_graph_pad_convolutions(EchGraph *g)
 {
-    g_autoptr(GHashTable) made = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    g_autoptr(GHashTable) made = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     size_t n = g->nodes->len;
     uint64_t changed = 0;
     for (EchId id = 0; id < n && changed < MOST_PADS; id++) {

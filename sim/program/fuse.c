@@ -151,6 +151,53 @@ static bool is_free(const EchInstruction *i)
            i->opcode == ECH_HLO_CONVERT;
 }
 
+static bool is_spread_number(const EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    return i->opcode == ECH_HLO_BROADCAST && i->n_operands == 1 && ech_graph_count(g, ech_graph_operand(g, id, 0)) <= 1;
+}
+
+/* What a GPU's product makes of its operands while it reads them: turned, joined and cut ones, and what is computed of no more bytes than it has itself. Of
+ * 1,596 products in compiles by XLA 1,309 make nothing, 210 turn, 40 join, 34 compute (triton/gemm_fusion.cc weighs bytes the same way). */
+static bool feeds_product(const EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    switch ((int)i->opcode) {
+    case ECH_HLO_BITCAST:
+    case ECH_HLO_TRANSPOSE:
+    case ECH_HLO_CONCATENATE:
+    case ECH_HLO_SLICE: return true;
+    case ECH_HLO_BROADCAST: return is_spread_number(g, id);
+    case ECH_HLO_RESHAPE: return ech_graph_is_no_op(g, id);
+    default: break;
+    }
+    uint64_t read = 0;
+    for (uint32_t k = 0; k < i->n_operands; k++) {
+        EchId operand = ech_graph_operand(g, id, k);
+        read = is_spread_number(g, operand) ? read : ech_bytes_add(read, ech_graph_shape(g, operand)->dense);
+    }
+    return ech_hlo_is_elementwise((EchHlo)i->opcode) && i->n_called == 0 && !ech_hlo_is_transcendental((EchHlo)i->opcode) && i->opcode != ECH_HLO_DIVIDE &&
+           read <= ech_graph_shape(g, id)->dense;
+}
+
+/* Does @id reach the product of its reader's kernel, or what is computed of that? */
+static bool is_before_product(const Fuser *f, EchId reader, EchId kernel)
+{
+    const EchGraph *g = f->g;
+    for (unsigned steps = 0; steps < MAX_CONE; steps++) {
+        if (kind_of(g, reader) == KIND_MATRIX)
+            return true;
+        EchId next = ECH_NONE;
+        for (uint32_t u = g->first_use[reader]; reader != kernel && u < g->first_use[reader + 1] && next == ECH_NONE; u++)
+            for (unsigned k = 0; k < f->n_kernels[g->uses[u].user] && next == ECH_NONE; k++)
+                next = f->kernels[g->uses[u].user][k] == kernel ? g->uses[u].user : ECH_NONE;
+        if (next == ECH_NONE)
+            return false;
+        reader = next;
+    }
+    return true;
+}
+
 /* Can the kernels of @reader make @id themselves? */
 static bool takes(const Fuser *f, EchId id, EchId reader, uint32_t operand)
 {
@@ -169,6 +216,9 @@ static bool takes(const Fuser *f, EchId id, EchId reader, uint32_t operand)
         /* A loop's part of an array is copied before a GPU's product reads it: none of 880 products in 28 programs by XLA of JAX 0.10 to 0.12 has one inside.
          */
         if (g->generation == 0 && ech_graph_node(g, id)->opcode == ECH_HLO_DYNAMIC_SLICE && f->matrix[f->kernels[reader][k]])
+            return false;
+        if (g->generation == 0 && own != KIND_MATRIX && f->matrix[f->kernels[reader][k]] && is_before_product(f, reader, f->kernels[reader][k]) &&
+            !feeds_product(g, id))
             return false;
     }
     if (own != KIND_MATRIX)

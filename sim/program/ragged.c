@@ -1,5 +1,6 @@
 /* Ragged products as XLA makes them for GPUs (xla/hlo/transforms/expanders/ragged_dot_rewriter.cc): every row meets every group, what is another group's is
  * masked first, in memory. Rows by groups' weights become one product over depth and groups together, sums over groups' rows one product for each group. */
+#include "sim/base/hash.h"
 #include "sim/program/graph.h"
 
 #include <string.h>
@@ -112,7 +113,7 @@ static bool expand(Maker *m, EchId id)
 
 void ech_graph_expand_ragged(EchGraph *g)
 {
-    g_autoptr(GHashTable) known = g_hash_table_new(g_direct_hash, g_direct_equal);
+    g_autoptr(GHashTable) known = g_hash_table_new(ech_hash_key, g_direct_equal);
     Maker m = {.g = g, .masked = known};
     size_t n = g->nodes->len;
     uint64_t changed = 0;

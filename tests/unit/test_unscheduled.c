@@ -741,6 +741,36 @@ START_TEST(kernels_on_gpus)
 }
 END_TEST
 
+/* A GPU's product turns and scales what it reads; what is computed of more bytes than it has, or dearly, is made before. A TPU's makes all of it. */
+START_TEST(products_make_little_of_what_they_read)
+{
+    static const struct {
+        const char *how;
+        bool inside;
+    } cases[] = {{"  %b = bf16[512,512]{1,0} multiply(%x, %scales)\n", true},
+                 {"  %b = bf16[512,512]{1,0} transpose(%x), dimensions={1,0}\n", true},
+                 {"  %b = bf16[512,512]{1,0} tanh(%x)\n", false},
+                 {"  %b = bf16[512,512]{1,0} multiply(%x, %y)\n", false},
+                 {"  %b = bf16[512,512]{1,0} convert(%w)\n", false}};
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        g_autofree char *text =
+            g_strdup_printf("HloModule m\n\nENTRY %%main (x: bf16[512,512], y: bf16[512,512], w: f32[512,512]) -> bf16[512,512] {\n"
+                            "  %%x = bf16[512,512]{1,0} parameter(0)\n  %%y = bf16[512,512]{1,0} parameter(1)\n  %%w = f32[512,512]{1,0} parameter(2)\n"
+                            "  %%scale = bf16[] constant(2)\n  %%scales = bf16[512,512]{1,0} broadcast(%%scale), dimensions={}\n%s"
+                            "  ROOT %%d = bf16[512,512]{1,0} dot(%%y, %%b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n",
+                            cases[k].how);
+        for (unsigned d = 0; d < 2; d++) {
+            g_autoptr(EchImport) import = read_text(text, d ? "tpu-v5e" : "h100-sxm");
+            const EchProgram *p = import->program;
+            unsigned apart = 0;
+            for (size_t j = 0; j < p->n_instructions; j++)
+                apart += p->instructions[j].computation == p->entry && strcmp(p->instructions[j].name, "b") == 0;
+            ck_assert_msg(apart == !(cases[k].inside || d), "%s on %s", cases[k].how, d ? "a TPU" : "a GPU");
+        }
+    }
+}
+END_TEST
+
 /* Sums over dimensions that do not lie together (a group norm's) are not one thread's each on a GPU. */
 START_TEST(sums_over_dimensions_apart)
 {
@@ -1325,6 +1355,7 @@ int main(void)
     tcase_add_test(small, running_sums_are_windows_of_16_on_gpus);
     tcase_add_test(small, convolutions_read_padded_copies_on_gpus);
     tcase_add_test(small, kernels_on_gpus);
+    tcase_add_test(small, products_make_little_of_what_they_read);
     tcase_add_test(small, sums_over_dimensions_apart);
     tcase_add_test(small, pairs_are_not_kept);
     tcase_add_test(small, siblings_are_one_kernel);
