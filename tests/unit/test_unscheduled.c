@@ -771,6 +771,25 @@ START_TEST(products_make_little_of_what_they_read)
 }
 END_TEST
 
+/* A group norm's reshape: where eight channels a group would lie on 128 lanes, its places do; where 32 would, they do not. */
+START_TEST(reshapes_are_turned_for_their_lanes)
+{
+    static const struct {
+        unsigned channels;
+        uint8_t fastest; /* dimension on the lanes */
+    } cases[] = {{8, 1}, {16, 1}, {32, 3}};
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        unsigned c = cases[k].channels;
+        g_autofree char *text =
+            g_strdup_printf("HloModule m\n\nENTRY %%main (x: f32[16,128,128,%u]) -> f32[16,16384,8,%u] {\n  %%x = f32[16,128,128,%u]{3,2,1,0} parameter(0)\n"
+                            "  %%r = f32[16,16384,8,%u]{3,2,1,0} reshape(%%x)\n  ROOT %%e = f32[16,16384,8,%u]{3,2,1,0} exponential(%%r)\n}\n",
+                            c * 8, c, c * 8, c, c);
+        g_autoptr(EchImport) tpu = ech_test_hlo(text, "tpu-v5e");
+        ck_assert_int_eq(ech_program_first_layout(tpu->program, ech_test_instruction(tpu->program, "r"))->order[0], cases[k].fastest);
+    }
+}
+END_TEST
+
 /* Sums over dimensions that do not lie together (a group norm's) are not one thread's each on a GPU. */
 START_TEST(sums_over_dimensions_apart)
 {
@@ -1355,6 +1374,7 @@ int main(void)
     tcase_add_test(small, running_sums_are_windows_of_16_on_gpus);
     tcase_add_test(small, convolutions_read_padded_copies_on_gpus);
     tcase_add_test(small, kernels_on_gpus);
+    tcase_add_test(small, reshapes_are_turned_for_their_lanes);
     tcase_add_test(small, products_make_little_of_what_they_read);
     tcase_add_test(small, sums_over_dimensions_apart);
     tcase_add_test(small, pairs_are_not_kept);
