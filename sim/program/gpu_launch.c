@@ -60,6 +60,7 @@ typedef struct {
     bool recomputes;     /* a loop: everything is made anew for every element of the result */
     double instructions; /* an element of the iteration */
     double addresses;    /* likewise, but once for all that a thread loads together */
+    double adds;         /* likewise, by the inner reduction; of a loop only */
     EchId reduce;        /* the reduction that the kernel is made for, or ECH_NONE */
     EchId inner;         /* that one, else any: the last */
     EchId scatter, product, convolution, call, sort;
@@ -105,24 +106,79 @@ static double tiled_instructions(const EchProgram *p, const EchInstruction *i)
     }
 }
 
-static void survey(Body *body, EchId computation, unsigned depth);
+/* Positions of a window. */
+static double window_positions(const EchInstruction *i)
+{
+    size_t n;
+    int64_t sizes[ECH_LAYOUT_MAX_RANK];
+    const char *text = ech_program_attribute(i, "window", &n), *size = text ? g_strstr_len(text, (gssize)n, "size=") : NULL;
+    const char *end = size ? strpbrk(size, " }") : NULL;
+    size_t count = size && end && end < text + n ? ech_program_numbers(size, (size_t)(end - size), sizes, G_N_ELEMENTS(sizes)) : 0;
+    double positions = 1;
+    for (size_t k = 0; k < MIN(count, G_N_ELEMENTS(sizes)); k++)
+        positions *= (double)MAX(sizes[k], 1);
+    return positions;
+}
 
-static void survey_one(Body *body, EchId id, unsigned depth)
+/* What an array of a tuple of results has written: of one updated in place, the update. */
+static double result_elements(const EchProgram *p, EchId id)
+{
+    const EchInstruction *i = &p->instructions[id];
+    for (unsigned depth = 0; depth < MAX_DEPTH && i->n_operands > 0 && i->opcode == ECH_HLO_BITCAST; depth++) {
+        id = ech_program_operand(p, i, 0);
+        i = &p->instructions[id];
+    }
+    return (double)elements_of(p, i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && i->n_operands > 1 ? ech_program_operand(p, i, 1) : id);
+}
+
+/* How often an element of @i asks for one of its operand @k. Branches where the place decides: XLA's emitters ask only for the array that the place is in. */
+static double asks(const EchProgram *p, EchId id, uint32_t k, double iteration)
+{
+    const EchInstruction *i = &p->instructions[id];
+    double own = MAX((double)elements_of(p, id), 1), its = (double)elements_of(p, ech_program_operand(p, i, k));
+    switch ((int)i->opcode) {
+    case ECH_HLO_TUPLE: return result_elements(p, ech_program_operand(p, i, k)) / MAX(iteration, 1); /* results of other sizes beside the first */
+    case ECH_HLO_REDUCE: return MAX(its / own, 1);
+    case ECH_HLO_REDUCE_WINDOW: return k * 2 < i->n_operands ? window_positions(i) : 1;
+    case ECH_HLO_CONCATENATE: return MIN(its / own, 1);
+    case ECH_HLO_PAD: return k == 0 ? MIN(its / own, 1) : 1;
+    case ECH_HLO_DYNAMIC_UPDATE_SLICE: return k == 1 ? MIN(its / MAX(iteration, 1), 1) : 1; /* of one in place the update is all that is gone over */
+    default: return 1;
+    }
+}
+
+/* How often an element of the result, @outer times one of the computation's, asks for one of each instruction, where everything is made anew: for each of @n.
+ */
+static void find_demands(const EchProgram *p, const EchComputation *c, uint32_t n, double iteration, double outer, double *ret)
+{
+    memset(ret, 0, n * sizeof *ret);
+    if (c->root >= c->first && c->root - c->first < n)
+        ret[c->root - c->first] = outer;
+    for (uint32_t k = n; k-- > 0;) {
+        const EchInstruction *i = &p->instructions[c->first + k];
+        for (uint32_t o = 0; ret[k] > 0 && o < i->n_operands; o++) {
+            EchId operand = ech_program_operand(p, i, o);
+            if (operand >= c->first && operand - c->first < k)
+                ret[operand - c->first] = MAX(ret[operand - c->first], ret[k] * asks(p, c->first + k, o, iteration));
+        }
+    }
+}
+
+static void survey(Body *body, EchId computation, unsigned depth, double outer);
+
+/* @demand: of a loop, how often an element of the result asks for one of this. */
+static void survey_one(Body *body, EchId id, unsigned depth, double demand)
 {
     const EchProgram *p = body->p;
     const EchInstruction *i = &p->instructions[id];
-    double elements = (double)elements_of(p, id), weight;
+    double elements = (double)elements_of(p, id), weight = body->recomputes ? demand : elements / MAX(body->iteration, 1);
     if (elements <= 1 && body->iteration > 1)
         weight = 0;
-    else if (body->recomputes) /* made where it is asked for: once, or by a reduction for all that it adds up */
-        weight = body->reduces > 0 ? MAX(elements / MAX(body->iteration, 1), 1) : 1;
-    else
-        weight = elements / MAX(body->iteration, 1);
     switch ((int)i->opcode) {
     case ECH_HLO_FUSION:
     case ECH_HLO_CALL:
         for (uint32_t k = 0; k < i->n_called && depth < MAX_DEPTH; k++)
-            survey(body, ech_program_called(p, i, k), depth + 1);
+            survey(body, ech_program_called(p, i, k), depth + 1, demand);
         return;
     case ECH_HLO_REDUCE: {
         EchId operand = i->n_operands > 0 ? ech_program_operand(p, i, 0) : ECH_NONE;
@@ -131,23 +187,17 @@ static void survey_one(Body *body, EchId id, unsigned depth)
         const EchComputation *c = i->n_called > 0 ? &p->computations[ech_program_called(p, i, 0)] : NULL;
         for (uint32_t k = 0; c && k < MIN(c->n, 64u); k++)
             each += ech_gpu_launch_instructions(p, &p->instructions[c->first + k]);
-        body->instructions += MAX(each, 1) * in / MAX(body->iteration, 1);
+        double added = body->recomputes ? demand * in / MAX(elements, 1) : in / MAX(body->iteration, 1);
+        body->instructions += MAX(each, 1) * added;
         body->separate |= p->shapes[i->shape].is_tuple != 0;
+        if (id == body->inner)
+            body->adds = added;
         return;
     }
-    case ECH_HLO_REDUCE_WINDOW: {
-        size_t n;
-        int64_t sizes[ECH_LAYOUT_MAX_RANK];
-        const char *text = ech_program_attribute(i, "window", &n), *size = text ? g_strstr_len(text, (gssize)n, "size=") : NULL;
-        const char *end = size ? strpbrk(size, " }") : NULL;
-        size_t count = size && end && end < text + n ? ech_program_numbers(size, (size_t)(end - size), sizes, G_N_ELEMENTS(sizes)) : 0;
-        double positions = 1;
-        for (size_t k = 0; k < MIN(count, G_N_ELEMENTS(sizes)); k++)
-            positions *= (double)MAX(sizes[k], 1);
-        body->instructions += weight * positions * 2;
+    case ECH_HLO_REDUCE_WINDOW:
+        body->instructions += weight * window_positions(i) * 2;
         body->separate = true;
         return;
-    }
     case ECH_HLO_SORT:
         body->sort = id;
         body->separate = true;
@@ -188,12 +238,15 @@ static void survey_one(Body *body, EchId id, unsigned depth)
     }
 }
 
-static void survey(Body *body, EchId computation, unsigned depth)
+static void survey(Body *body, EchId computation, unsigned depth, double outer)
 {
     const EchComputation *c = &body->p->computations[computation];
+    g_autofree double *demands = body->recomputes && c->n <= body->budget ? g_new(double, (size_t)c->n + 1) : NULL;
+    if (demands)
+        find_demands(body->p, c, c->n, body->iteration, outer, demands);
     for (uint32_t k = 0; k < c->n && body->budget > 0; k++) {
         body->budget--;
-        survey_one(body, c->first + k, depth);
+        survey_one(body, c->first + k, depth, demands ? demands[k] : outer);
     }
 }
 
@@ -273,7 +326,7 @@ static Body survey_body(const EchProgram *p, EchId id, double iteration, bool re
     if (body.reduces > 0)
         body.reduce = hero_behind(p, i->opcode == ECH_HLO_FUSION ? p->computations[ech_program_called(p, i, 0)].root : id, &steps);
     body.inner = body.reduce == ECH_NONE ? last : body.reduce;
-    survey_one(&body, id, 0);
+    survey_one(&body, id, 0, 1);
     return body;
 }
 
@@ -361,12 +414,12 @@ static void loop(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *ret)
     ret->elements = elements;
     ret->operand_bytes = element_bytes(p, id);
     if (body.inner != ECH_NONE && p->instructions[body.inner].n_operands > 0) { /* every thread adds up its own */
-        uint64_t in = elements_of(p, ech_program_operand(p, &p->instructions[body.inner], 0));
+        double each = CLAMP(body.adds, 1, (double)UINT32_MAX);
         ret->kind = ECH_GPU_REDUCE;
         ret->vector = 1;
-        ret->trips = 1 + ech_gpu_loop_trips(MAX(in / MAX(elements, 1u), 1u), 1);
-        double share = (double)elements / (double)MAX(in, 1u); /* of the body, seen by an element that is read */
-        ret->elements = MAX(in, elements);
+        ret->trips = 1 + ech_gpu_loop_trips((uint64_t)each, 1);
+        double share = 1 / each; /* of the body, seen by an element that is read */
+        ret->elements = (uint64_t)MIN((double)elements * each, (double)INT64_MAX);
         ret->instructions = whole(PLAIN / 2 + (body.instructions + body.addresses) * MIN(share, 1));
         return;
     }

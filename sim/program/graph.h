@@ -130,7 +130,17 @@ GArray *ech_graph_running(const EchGraph *graph) G_GNUC_WARN_UNUSED_RESULT;
 
 /** Fourier transforms along the last dimension become products with their matrices, as on a TPU. */
 void ech_graph_expand_transforms(EchGraph *graph);
-/** Products that sum nothing, or have a vector on one side, become element-wise ones and sums, as on a TPU. */
+/** Ragged products become those of every row with every group, what is not a group's own masked in memory, as XLA has them on GPUs. */
+void ech_graph_expand_ragged(EchGraph *graph);
+/** Running sums become windows of 16 and running sums of those, as XLA has them on GPUs. */
+void ech_graph_expand_running(EchGraph *graph);
+/** Convolutions whose input is spread or padded unequally read it so from memory, as XLA has it on GPUs. */
+void ech_graph_pad_convolutions(EchGraph *graph);
+/** Sums over thousands of rows are made in two steps, as XLA does on GPUs. */
+void ech_graph_split_sums(EchGraph *graph);
+/** The least or largest of what another sum finds with its place is that one's, as compilers of XLA for TPUs and GPUs have it. */
+void ech_graph_share_extremes(EchGraph *graph);
+/** Products that sum nothing, or have a vector on one side (GPUs: and are small, or on both), become element-wise ones and sums. */
 void ech_graph_reduce_products(EchGraph *graph);
 /** One update for each row of an array of one number becomes a choice between the two, element by element, as on a TPU. */
 void ech_graph_mask_updates(EchGraph *graph);

@@ -1033,9 +1033,9 @@ static void tell_limits(const Lowerer *l)
         ech_diag_remark(
             l->diag,
             "%u Pallas kernel%s (%s%s): the code cannot be read and the program does not tell %s operations, nor how often blocks are read again; %s at least "
-            "what moving the arguments once takes (pl.pallas_call's cost_estimate tells both)",
+            "what moving the arguments once takes%s",
             l->opaque, l->opaque == 1 ? "" : "s", instructions[l->first_opaque].name, l->opaque == 1 ? "" : " and others", l->opaque == 1 ? "its" : "their",
-            l->opaque == 1 ? "its time is" : "their times are");
+            l->opaque == 1 ? "its time is" : "their times are", l->sms > 0 ? "" : " (pl.pallas_call's cost_estimate tells both)");
     uint64_t handed = ech_diag_count(l->diag, "arrays_handed_to_and_from_the_host");
     if (handed > 0)
         ech_diag_remark(l->diag,

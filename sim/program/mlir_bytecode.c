@@ -3,8 +3,10 @@
 #include <string.h>
 
 /* mlir/docs/BytecodeFormat.md */
-enum { SECTION_STRING, SECTION_DIALECT, SECTION_ATTR_TYPE, SECTION_ATTR_TYPE_OFFSET, SECTION_IR, N_SECTIONS = 16 };
-enum { HAS_ATTRIBUTES = 1, HAS_RESULTS = 2, HAS_OPERANDS = 4, HAS_SUCCESSORS = 8, HAS_REGIONS = 16 };
+enum { SECTION_STRING, SECTION_DIALECT, SECTION_ATTR_TYPE, SECTION_ATTR_TYPE_OFFSET, SECTION_IR, SECTION_PROPERTIES = 8, N_SECTIONS = 16 };
+enum { HAS_ATTRIBUTES = 1, HAS_RESULTS = 2, HAS_OPERANDS = 4, HAS_SUCCESSORS = 8, HAS_REGIONS = 16, HAS_USE_ORDERS = 32, HAS_PROPERTIES = 64 };
+/* Versions, and what each added (mlir/include/mlir/Bytecode/Encoding.h). */
+enum { DIALECT_VERSIONS = 1, LAZY_REGIONS = 2, USE_ORDERS = 3, FEWER_LOCATIONS = 4, PROPERTIES = 5, VERSION = 6 };
 /* mlir/include/mlir/IR/BuiltinDialectBytecode.td: the order of BuiltinDialectAttributes and BuiltinDialectTypes. */
 enum {
     ATTR_ARRAY = 0,
@@ -25,6 +27,7 @@ enum {
     TYPE_F64 = 6,
     TYPE_MEMREF = 10,
     TYPE_MEMREF_WITH_SPACE = 11,
+    TYPE_TENSOR = 13,
     TYPE_VECTOR = 19,
     TYPE_SCALABLE_VECTOR = 20,
     TYPE_TF32 = 21, /* from here on since JAX 0.10 (before, as text): MLIR's order of its small numbers */
@@ -139,18 +142,57 @@ static void read_strings(Cursor *c, EchMlirModule *m)
     }
 }
 
+/* Reads the head of a section: its kind, and where it ends. */
+static size_t read_section_head(Cursor *c, uint8_t *ret_kind)
+{
+    uint8_t id = read_byte(c);
+    uint64_t length = read_varint(c);
+    if (id & 0x80) {
+        uint64_t alignment = read_varint(c);
+        if (alignment == 0 || alignment > 4096)
+            fail(c, "an alignment that is none");
+        while (!c->wrong && c->at % alignment != 0)
+            (void)read_byte(c);
+    }
+    if (length > c->end - c->at)
+        fail(c, "a section longer than the file");
+    *ret_kind = id & 0x7f;
+    return c->wrong ? c->end : c->at + (size_t)length;
+}
+
+/* An index with a flag in its lowest bit. */
+static uint32_t read_flagged(Cursor *c, size_t limit, bool *ret_flag, const char *what)
+{
+    uint64_t value = read_varint(c);
+    *ret_flag = value & 1;
+    if (value >> 1 >= limit) {
+        fail(c, what);
+        return 0;
+    }
+    return (uint32_t)(value >> 1);
+}
+
 static void read_dialects(Cursor *c, EchMlirModule *m, GPtrArray *dialects)
 {
     uint32_t n = read_count(c);
+    bool flag = false;
     for (uint32_t i = 0; i < n && !c->wrong; i++) {
-        uint32_t name = read_index(c, m->strings->len, "a dialect with a string that is not there");
+        const char *missing = "a dialect with a string that is not there";
+        uint32_t name = m->version < DIALECT_VERSIONS ? read_index(c, m->strings->len, missing) : read_flagged(c, m->strings->len, &flag, missing);
+        if (flag && !c->wrong) { /* the dialect's own version */
+            uint8_t kind;
+            c->at = read_section_head(c, &kind);
+        }
         if (!c->wrong)
             g_ptr_array_add(dialects, m->strings->pdata[name]);
     }
+    if (m->version >= FEWER_LOCATIONS && c->at < c->end)
+        (void)read_count(c); /* operations in all */
     while (!c->wrong && c->at < c->end) {
         uint32_t dialect = read_index(c, dialects->len, "operations of a dialect that is not there"), ops = read_count(c);
         for (uint32_t i = 0; i < ops && !c->wrong; i++) {
-            uint32_t name = read_index(c, m->strings->len, "an operation with a string that is not there");
+            const char *missing = "an operation with a string that is not there";
+            uint32_t name = m->version < PROPERTIES ? read_index(c, m->strings->len, missing) : read_flagged(c, m->strings->len, &flag, missing);
             if (!c->wrong)
                 g_ptr_array_add(m->names, g_strconcat(dialects->pdata[dialect], ".", (const char *)m->strings->pdata[name], NULL));
         }
@@ -244,6 +286,7 @@ static EchMlirType read_type(const EchMlirModule *m, uint32_t type, unsigned dep
         return t;
     case TYPE_MEMREF:
     case TYPE_MEMREF_WITH_SPACE:
+    case TYPE_TENSOR:
     case TYPE_VECTOR:
     case TYPE_SCALABLE_VECTOR: break;
     default:
@@ -265,7 +308,7 @@ static EchMlirType read_type(const EchMlirModule *m, uint32_t type, unsigned dep
     if (c.wrong || rank > ECH_MLIR_MAX_RANK || depth > 0)
         return (EchMlirType){.kind = ECH_MLIR_OTHER, .space = ECH_MLIR_NONE};
     EchMlirType of = read_type(m, element, depth + 1);
-    t.kind = vector ? ECH_MLIR_VECTOR : ECH_MLIR_MEMREF;
+    t.kind = vector ? ECH_MLIR_VECTOR : code == TYPE_TENSOR ? ECH_MLIR_TENSOR : ECH_MLIR_MEMREF;
     t.rank = (uint8_t)rank;
     t.bits = of.bits;
     t.is_float = of.is_float;
@@ -292,18 +335,32 @@ static uint32_t define(Reader *r, uint32_t *next, size_t end)
 
 static uint32_t read_region(Reader *r);
 
+/* In which order the uses of values are kept, which says nothing here. */
+static void skip_use_orders(Cursor *c, uint32_t values)
+{
+    bool pairs;
+    for (uint32_t n = values > 1 ? read_count(c) : 1; n > 0 && !c->wrong; n--) {
+        if (values > 1)
+            (void)read_varint(c);
+        for (uint32_t uses = read_flagged(c, c->end - c->at, &pairs, "a count larger than the bytes that are left"); uses > 0 && !c->wrong; uses--)
+            (void)read_varint(c);
+    }
+}
+
 static uint32_t read_op(Reader *r, uint32_t *next, size_t end)
 {
     EchMlirModule *m = r->m;
     Cursor *c = &r->c;
-    EchMlirOp op = {.attributes = ECH_MLIR_NONE, .next = ECH_MLIR_NONE};
+    EchMlirOp op = {.attributes = ECH_MLIR_NONE, .properties = ECH_MLIR_NONE, .next = ECH_MLIR_NONE};
     uint32_t name = read_index(c, m->names->len, "an operation whose name is not there");
-    uint8_t mask = read_byte(c);
-    if (mask & ~(HAS_ATTRIBUTES | HAS_RESULTS | HAS_OPERANDS | HAS_SUCCESSORS | HAS_REGIONS))
-        fail(c, "an operation with parts that version 0 does not have");
+    uint8_t mask = read_byte(c), later = (m->version < USE_ORDERS ? HAS_USE_ORDERS : 0) | (m->version < PROPERTIES ? HAS_PROPERTIES : 0);
+    if (mask & (0x80 | later))
+        fail(c, "an operation with parts that its version does not have");
     (void)read_index(c, m->n_attributes, "a location that is not there");
     if (mask & HAS_ATTRIBUTES)
         op.attributes = read_index(c, m->n_attributes, "an attribute that is not there");
+    if (mask & HAS_PROPERTIES)
+        op.properties = read_index(c, m->properties->len, "properties that are not there");
     op.result_types = m->results->len;
     op.n_results = mask & HAS_RESULTS ? read_count(c) : 0;
     for (uint32_t i = 0; i < op.n_results && !c->wrong; i++) {
@@ -324,6 +381,8 @@ static uint32_t read_op(Reader *r, uint32_t *next, size_t end)
     }
     for (uint32_t i = mask & HAS_SUCCESSORS ? read_count(c) : 0; i > 0 && !c->wrong; i--)
         (void)read_varint(c);
+    if (mask & HAS_USE_ORDERS)
+        skip_use_orders(c, op.n_results);
     bool isolated = false;
     op.regions = m->regions->len;
     if (mask & HAS_REGIONS) {
@@ -342,9 +401,17 @@ static uint32_t read_op(Reader *r, uint32_t *next, size_t end)
         g_array_append_val(m->regions, none);
     g_array_append_val(m->ops, op);
     g_autoptr(GArray) outer = NULL;
+    size_t outer_end = c->end, own_end = 0;
     if (isolated) {
         outer = g_steal_pointer(&r->scope);
         r->scope = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+        if (m->version >= LAZY_REGIONS && op.n_regions > 0) { /* in a section of their own */
+            uint8_t kind;
+            own_end = read_section_head(c, &kind);
+            if (kind != SECTION_IR)
+                fail(c, "regions in a section of another kind");
+            c->end = c->wrong ? outer_end : own_end;
+        }
     }
     for (uint32_t i = 0; i < op.n_regions && !c->wrong; i++) {
         uint32_t first = read_region(r);
@@ -353,6 +420,10 @@ static uint32_t read_op(Reader *r, uint32_t *next, size_t end)
     if (isolated) {
         g_array_unref(r->scope);
         r->scope = g_steal_pointer(&outer);
+        if (own_end > 0) {
+            c->at = c->wrong ? outer_end : own_end;
+            c->end = outer_end;
+        }
     }
     return index;
 }
@@ -368,12 +439,18 @@ static uint32_t read_block(Reader *r, uint32_t *next, size_t end)
     EchMlirBlock block = {.first = ECH_MLIR_NONE, .next = ECH_MLIR_NONE, .argument = *next, .argument_types = m->results->len};
     block.n_arguments = header & 1 ? read_count(c) : 0;
     for (uint32_t i = 0; i < block.n_arguments && !c->wrong; i++) {
-        uint32_t type = read_index(c, m->types->len, "a type that is not there"), value = define(r, next, end);
-        (void)read_index(c, m->n_attributes, "a location that is not there");
+        bool located = true;
+        const char *missing = "a type that is not there";
+        uint32_t type = m->version < FEWER_LOCATIONS ? read_index(c, m->types->len, missing) : read_flagged(c, m->types->len, &located, missing);
+        uint32_t value = define(r, next, end);
+        if (located)
+            (void)read_index(c, m->n_attributes, "a location that is not there");
         g_array_append_val(m->results, type);
         if (!c->wrong)
             g_array_index(r->scope, uint32_t, value) = type;
     }
+    if ((header & 1) && m->version >= USE_ORDERS && read_byte(c) != 0)
+        skip_use_orders(c, block.n_arguments);
     uint32_t index = m->blocks->len, last = ECH_MLIR_NONE;
     g_array_append_val(m->blocks, block);
     for (uint64_t i = 0; i < header >> 1 && !c->wrong; i++) {
@@ -422,36 +499,41 @@ static uint32_t read_region(Reader *r)
 
 /* ---- The file ---- */
 
-static bool read_sections(Cursor *c, Cursor *sections)
+static bool read_sections(Cursor *c, Cursor *sections, uint32_t *ret_version)
 {
     if (c->end < 4 || memcmp(c->bytes, "ML\xefR", 4) != 0) {
         fail(c, "not MLIR bytecode");
         return false;
     }
     c->at = 4;
-    if (read_varint(c) != 0 && !c->wrong)
+    uint64_t version = read_varint(c);
+    if (version > VERSION && !c->wrong)
         return false;
+    *ret_version = (uint32_t)version;
     while (read_byte(c) != 0) /* the producer */
         ;
     while (!c->wrong && c->at < c->end) {
-        uint8_t id = read_byte(c);
-        uint64_t length = read_varint(c);
-        if (id & 0x80) {
-            uint64_t alignment = read_varint(c);
-            if (alignment == 0 || alignment > 4096)
-                fail(c, "an alignment that is none");
-            while (!c->wrong && c->at % alignment != 0)
-                (void)read_byte(c);
-        }
-        if (length > c->end - c->at)
-            fail(c, "a section longer than the file");
+        uint8_t kind;
+        size_t end = read_section_head(c, &kind);
         if (c->wrong)
             break;
-        if ((id & 0x7f) < N_SECTIONS)
-            sections[id & 0x7f] = (Cursor){.bytes = c->bytes, .at = c->at, .end = c->at + (size_t)length};
-        c->at += (size_t)length;
+        if (kind < N_SECTIONS)
+            sections[kind] = (Cursor){.bytes = c->bytes, .at = c->at, .end = end};
+        c->at = end;
     }
     return !c->wrong;
+}
+
+static void read_properties(Cursor *c, EchMlirModule *m)
+{
+    for (uint32_t n = c->at < c->end ? read_count(c) : 0; n > 0 && !c->wrong; n--) {
+        uint64_t size = read_varint(c);
+        if (size > c->end - c->at)
+            fail(c, "properties longer than their section");
+        EchMlirEntry entry = {.at = (uint32_t)c->at, .n = (uint32_t)size};
+        g_array_append_val(m->properties, entry);
+        c->at = c->wrong ? c->end : c->at + (size_t)size;
+    }
 }
 
 static EchMlirModule *new_module(const uint8_t *bytes)
@@ -466,6 +548,7 @@ static EchMlirModule *new_module(const uint8_t *bytes)
                          .blocks = g_array_new(FALSE, FALSE, sizeof(EchMlirBlock)),
                          .regions = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
                          .operands = g_array_new(FALSE, FALSE, sizeof(EchMlirOperand)),
+                         .properties = g_array_new(FALSE, FALSE, sizeof(EchMlirEntry)),
                          .results = g_array_new(FALSE, FALSE, sizeof(uint32_t))};
     return m;
 }
@@ -483,12 +566,14 @@ EchMlirModule *ech_mlir_read(const uint8_t *bytes, size_t n, GError **error)
     Cursor file = {.bytes = bytes, .end = n}, sections[N_SECTIONS] = {0};
     if (n > INT32_MAX)
         fail(&file, "more than 2 GiB");
-    if (!read_sections(&file, sections)) {
+    uint32_t version = 0;
+    if (!read_sections(&file, sections, &version)) {
         if (!wrong(&file, error))
-            g_set_error_literal(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "kernel's code: MLIR bytecode of a later version than 0");
+            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "kernel's code: MLIR bytecode of a later version than %d", VERSION);
         return NULL;
     }
     g_autoptr(EchMlirModule) m = new_module(bytes);
+    m->version = version;
     g_autoptr(GPtrArray) dialects = g_ptr_array_new();
     read_strings(&sections[SECTION_STRING], m);
     if (wrong(&sections[SECTION_STRING], error))
@@ -503,6 +588,9 @@ EchMlirModule *ech_mlir_read(const uint8_t *bytes, size_t n, GError **error)
         EchMlirType type = read_type(m, i - m->n_attributes, 0);
         g_array_append_val(m->types, type);
     }
+    read_properties(&sections[SECTION_PROPERTIES], m);
+    if (wrong(&sections[SECTION_PROPERTIES], error))
+        return NULL;
     Reader r = {.c = sections[SECTION_IR], .m = m, .scope = g_array_new(FALSE, FALSE, sizeof(uint32_t))};
     uint32_t next = 0;
     (void)read_block(&r, &next, 0);
@@ -518,7 +606,7 @@ void ech_mlir_free(EchMlirModule *module)
         return;
     g_ptr_array_unref(module->strings);
     g_ptr_array_unref(module->names);
-    GArray *arrays[] = {module->entries, module->types, module->ops, module->blocks, module->regions, module->operands, module->results};
+    GArray *arrays[] = {module->entries, module->types, module->ops, module->blocks, module->regions, module->operands, module->results, module->properties};
     for (size_t i = 0; i < G_N_ELEMENTS(arrays); i++)
         g_array_unref(arrays[i]);
     g_free(module);
@@ -572,6 +660,18 @@ bool ech_mlir_integer(const EchMlirModule *module, uint32_t attribute, int64_t *
         return false;
     *ret = value;
     return true;
+}
+
+uint32_t ech_mlir_property(const EchMlirModule *module, const EchMlirOp *op, uint32_t k)
+{
+    if (op->properties >= module->properties->len)
+        return ECH_MLIR_NONE;
+    const EchMlirEntry *e = &g_array_index(module->properties, EchMlirEntry, op->properties);
+    Cursor c = {.bytes = module->bytes, .at = e->at, .end = (size_t)e->at + e->n};
+    uint64_t attribute = 0;
+    for (uint32_t i = 0; i <= k; i++)
+        attribute = read_varint(&c);
+    return c.wrong || attribute >= module->n_attributes ? ECH_MLIR_NONE : (uint32_t)attribute;
 }
 
 bool ech_mlir_text_has(const EchMlirModule *module, uint32_t attribute, const char *part)

@@ -1,6 +1,6 @@
 /** @file mlir_bytecode.h
- * MLIR bytecode (mlir/docs/BytecodeFormat.md), version 0: what JAX writes of a Pallas kernel into the backend_config of its custom call. Operations, values,
- * types and attributes as they stand; nothing is known of any dialect but the builtin one's types and attributes.
+ * MLIR bytecode (mlir/docs/BytecodeFormat.md), versions 0 to 6: what JAX writes of a Pallas kernel into the backend_config of its custom call (0 of a TPU's, 6
+ * of a GPU's). Operations, values, types and attributes as they stand; nothing is known of any dialect but the builtin one's types and attributes.
  *
  * Input is untrusted: every count is checked against the bytes that are left, nesting is limited. Memory is linear in the input.
  */
@@ -11,12 +11,12 @@
 #define ECH_MLIR_MAX_RANK 8
 #define ECH_MLIR_NONE UINT32_MAX
 
-typedef enum { ECH_MLIR_OTHER, ECH_MLIR_INTEGER, ECH_MLIR_INDEX, ECH_MLIR_FLOAT, ECH_MLIR_VECTOR, ECH_MLIR_MEMREF } EchMlirKind;
+typedef enum { ECH_MLIR_OTHER, ECH_MLIR_INTEGER, ECH_MLIR_INDEX, ECH_MLIR_FLOAT, ECH_MLIR_VECTOR, ECH_MLIR_MEMREF, ECH_MLIR_TENSOR } EchMlirKind;
 
-/** A type. Vectors and memrefs: their dimensions and their elements' bits. */
+/** A type. Vectors, memrefs and tensors: their dimensions and their elements' bits. */
 typedef struct {
     uint8_t kind; /**< EchMlirKind. */
-    uint8_t rank; /**< Of a vector or memref; more than ECH_MLIR_MAX_RANK makes it ECH_MLIR_OTHER. */
+    uint8_t rank; /**< Of a vector, memref or tensor; more than ECH_MLIR_MAX_RANK makes it ECH_MLIR_OTHER. */
     uint8_t is_float;
     uint16_t bits;                   /**< Of an element; 0: not a number. */
     uint32_t space;                  /**< Attribute of a memref's memory space; ECH_MLIR_NONE: it names none. */
@@ -26,6 +26,7 @@ typedef struct {
 typedef struct {
     const char *name;              /**< With its dialect: "stable_mosaic.tpu.matmul". Borrowed from the module. */
     uint32_t attributes;           /**< Dictionary; ECH_MLIR_NONE: has none. */
+    uint32_t properties;           /**< Into EchMlirModule.properties; ECH_MLIR_NONE: has none. */
     uint32_t operands, n_operands; /**< Into EchMlirModule.operands. */
     uint32_t result, n_results;    /**< First result's value, in its scope; its type is EchMlirModule.results[result_types]. */
     uint32_t result_types;
@@ -54,18 +55,20 @@ typedef struct {
 typedef struct {
     const uint8_t *bytes;
     GPtrArray *strings, *names;
-    GArray *entries;  /**< EchMlirEntry: attributes, then types. */
-    GArray *types;    /**< EchMlirType. */
-    GArray *ops;      /**< EchMlirOp; the first is the module itself. */
-    GArray *blocks;   /**< EchMlirBlock. */
-    GArray *regions;  /**< uint32_t. */
-    GArray *operands; /**< EchMlirOperand. */
-    GArray *results;  /**< uint32_t: types of results and block arguments. */
+    GArray *entries;    /**< EchMlirEntry: attributes, then types. */
+    GArray *types;      /**< EchMlirType. */
+    GArray *ops;        /**< EchMlirOp; the first is the module itself. */
+    GArray *blocks;     /**< EchMlirBlock. */
+    GArray *regions;    /**< uint32_t. */
+    GArray *operands;   /**< EchMlirOperand. */
+    GArray *results;    /**< uint32_t: types of results and block arguments. */
+    GArray *properties; /**< EchMlirEntry: in the coding of the operation's dialect. */
+    uint32_t version;
     uint32_t n_attributes;
     uint32_t n_values; /**< Most values in one scope. */
 } EchMlirModule;
 
-/** Reads a module. Errors: ECH_ERROR_PARSE with the byte offset, ECH_ERROR_UNSUPPORTED for a later version. */
+/** Reads a module. Errors: ECH_ERROR_PARSE with the byte offset, ECH_ERROR_UNSUPPORTED for a later version than 6. */
 EchMlirModule *ech_mlir_read(const uint8_t *bytes, size_t n, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_mlir_free(EchMlirModule *module);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchMlirModule, ech_mlir_free)
@@ -99,6 +102,8 @@ static inline const EchMlirType *ech_mlir_result_type(const EchMlirModule *modul
 
 /** An attribute of a dictionary by name; ECH_MLIR_NONE if absent. */
 uint32_t ech_mlir_find(const EchMlirModule *module, uint32_t dictionary, const char *name);
+/** Attribute @k of properties that are nothing but attributes, one after the other; ECH_MLIR_NONE past their end. */
+uint32_t ech_mlir_property(const EchMlirModule *module, const EchMlirOp *op, uint32_t k);
 /** The value of an integer attribute of at most 64 bits, a boolean too. */
 bool ech_mlir_integer(const EchMlirModule *module, uint32_t attribute, int64_t *ret);
 /** A string, or the name that a symbol reference gives; NULL for others. Borrowed. */

@@ -1,15 +1,24 @@
 /** @file own_kernel.c  Kernels that the program brings along (Pallas): their code found, with what is known of the arrays it works on, and read. */
 #include "sim/program/mosaic.h"
 #include "sim/program/private.h"
+#include "sim/program/triton.h"
 
 #include <math.h>
 #include <string.h>
 
 enum { MAX_ARRAYS = 128 };
 
+/* A GPU's: Pallas' by Triton, whose code is there; Pallas' by Mosaic and jax-triton's, which are compiled. */
+static bool is_triton(const EchInstruction *i)
+{
+    return strcmp(i->target, "__gpu$xla.gpu.triton") == 0;
+}
+
 bool ech_program_is_own_kernel(const EchInstruction *instruction)
 {
-    return instruction->opcode == ECH_HLO_CUSTOM_CALL && instruction->target && strcmp(instruction->target, "tpu_custom_call") == 0;
+    return instruction->opcode == ECH_HLO_CUSTOM_CALL && instruction->target &&
+           (strcmp(instruction->target, "tpu_custom_call") == 0 || is_triton(instruction) || g_str_has_prefix(instruction->target, "mosaic_gpu") ||
+            strcmp(instruction->target, "triton_kernel_call") == 0);
 }
 
 const EchKernelGrid *ech_program_grid(const EchProgram *program, EchId instruction)
@@ -175,7 +184,7 @@ static uint32_t read_on(Reading *r, EchId id, uint32_t device, uint64_t *visits)
     if (!code)
         return 0;
     for (guint k = 0; k < r->codes->len; k++)
-        if (same_code(r->codes->pdata[k], code))
+        if (r->codes->pdata[k] && same_code(r->codes->pdata[k], code))
             return k + 1;
     g_autofree char *text = g_strndup(code->body, code->body_n);
     size_t n = 0;
@@ -187,6 +196,53 @@ static uint32_t read_on(Reading *r, EchId id, uint32_t device, uint64_t *visits)
     grid.by_device = code->by_device;
     g_array_append_val(r->grids, grid);
     g_ptr_array_add(r->codes, g_steal_pointer(&code));
+    return r->grids->len;
+}
+
+/* "grid_x = 64 : i32" of a dictionary as MLIR writes it. */
+static uint64_t said_in(const char *text, size_t n, const char *key)
+{
+    const char *at = g_strstr_len(text, (gssize)n, key);
+    int64_t number;
+    at = at ? at + strlen(key) : NULL;
+    return at && ech_program_numbers(at, MIN((size_t)(text + n - at), 20u), &number, 1) > 0 && number > 0 ? (uint64_t)number : 1;
+}
+
+/* The bytes of a string of such a dictionary, in which what cannot be printed is two digits behind a backslash. */
+static GByteArray *unescaped(const char *text, size_t n)
+{
+    GByteArray *bytes = g_byte_array_sized_new((guint)MIN(n, (size_t)INT32_MAX));
+    for (size_t k = 0; k < n && text[k] != '"'; k++) {
+        uint8_t byte = (uint8_t)text[k];
+        if (byte == '\\' && k + 2 < n && g_ascii_isxdigit(text[k + 1]) && g_ascii_isxdigit(text[k + 2])) {
+            byte = (uint8_t)(g_ascii_xdigit_value(text[k + 1]) << 4 | g_ascii_xdigit_value(text[k + 2]));
+            k += 2;
+        } else if (byte == '\\' && k + 1 < n)
+            byte = (uint8_t)text[++k];
+        g_byte_array_append(bytes, &byte, 1);
+    }
+    return bytes;
+}
+
+/* The number of a Triton kernel's work, from 1; 0: it cannot be read. */
+static uint32_t read_triton(Reading *r, const EchInstruction *i)
+{
+    size_t n;
+    const char *text = ech_program_attribute(i, "backend_config", &n), *key = "ir = \"", *code = text ? g_strstr_len(text, (gssize)n, key) : NULL;
+    if (!code)
+        return 0;
+    const uint64_t launch[3] = {said_in(text, n, "grid_x = "), said_in(text, n, "grid_y = "), said_in(text, n, "grid_z = ")};
+    g_autoptr(GByteArray) bytes = unescaped(code + strlen(key), (size_t)(text + n - code) - strlen(key));
+    EchTritonWork work;
+    if (!ech_triton_read(bytes->data, bytes->len, launch, &work, NULL))
+        return 0;
+    EchKernelGrid grid = {.steps = (double)launch[0] * (double)launch[1] * (double)launch[2],
+                          .operations = work.products,
+                          .vector = work.vector / 1024, /* as if in registers of a TPU's */
+                          .transcendental = work.transcendental / 1024,
+                          .assumed = work.assumed};
+    g_array_append_val(r->grids, grid);
+    g_ptr_array_add(r->codes, NULL);
     return r->grids->len;
 }
 
@@ -211,6 +267,10 @@ void ech_program_derive_grids(EchProgram *p)
         instruction->grid = 0;
         if (!ech_program_is_own_kernel(instruction))
             continue;
+        if (is_triton(instruction)) {
+            instruction->grid = read_triton(&r, instruction);
+            continue;
+        }
         r.integers = integers = integers ? integers : ech_integers_new(p);
         instruction->grid = read_on(&r, (EchId)i, 0, &visits);
         /* Devices may have other steps of it, and wait for each other: the one that has most to do tells the time. */

@@ -1,8 +1,11 @@
-/* Products that a TPU's compiler computes on the vector unit: those that sum nothing are element-wise products, those with a vector on one side are
- * element-wise products that are summed. Source: XLA's AlgebraicSimplifier (dot strength reduction), and what libtpu 0.0.51 makes of such products. */
+/* Products that a compiler computes on the vector unit: those that sum nothing are element-wise products, those with a vector on one side are element-wise
+ * products that are summed. Source: XLA's AlgebraicSimplifier (dot strength reduction; for GPUs GpuAlgebraicSimplifierVisitor), and what libtpu 0.0.51 makes of
+ * such products. */
 #include "sim/program/graph.h"
 
 #include <string.h>
+
+#define SMALL 10000000 /* multiply-accumulates: XLA's threshold */
 
 typedef struct {
     uint8_t rank;
@@ -256,8 +259,14 @@ void ech_graph_reduce_products(EchGraph *g)
         Side side[2];
         if (i->opcode != ECH_HLO_DOT || ech_graph_computation(g, i->computation)->body || i->n_control > 0 || !read_sides(g, id, side))
             continue;
-        /* Many at once in 16 bits stay on the matrix unit. */
-        bool vector = (side[0].alone == 1 || side[1].alone == 1) && (side[0].batch == 1 || ech_graph_layout(g, id)->bits >= 32);
+        /* A TPU's: many at once in 16 bits stay on the matrix unit. A GPU's: only small ones do not, and those of two vectors, which Triton's products cannot
+         * do. */
+        bool vector = side[0].alone == 1 || side[1].alone == 1;
+        if (g->generation > 0)
+            vector = vector && (side[0].batch == 1 || ech_graph_layout(g, id)->bits >= 32);
+        else
+            vector = vector && ((side[0].alone == 1 && side[1].alone == 1) ||
+                                ech_bytes_mul(ech_bytes_mul(side[0].batch, side[0].summed), ech_bytes_mul(side[0].alone, side[1].alone)) < SMALL);
         if (side[0].summed > 1 && !vector)
             continue;
         EchId computation = i->computation;
@@ -278,4 +287,70 @@ void ech_graph_reduce_products(EchGraph *g)
     }
     if (changed > 0)
         ech_diag_note(g->diag, "products_on_the_vector_unit", changed);
+}
+
+/* Is it one of the two comparisons that find the least, or the largest, and where it is? */
+static bool finds(const EchGraph *g, EchId reducer, bool least)
+{
+    const GArray *order = ech_graph_computation(g, reducer)->order;
+    for (guint k = 0; k < MIN(order->len, 32u); k++) {
+        const EchInstruction *i = ech_graph_node(g, g_array_index(order, EchId, k));
+        size_t n;
+        const char *way = i->opcode == ECH_HLO_COMPARE ? ech_program_attribute(i, "direction", &n) : NULL;
+        if (way && n == 2 && memcmp(way, least ? "LT" : "GT", 2) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Places counted along, from constants: nothing that hangs on another sum. */
+static bool counts_places(const EchGraph *g, EchId reduce)
+{
+    EchId place = ech_graph_operand(g, reduce, 1);
+    const EchInstruction *i = ech_graph_node(g, place);
+    if (i->opcode == ECH_HLO_BROADCAST && i->n_operands == 1)
+        i = ech_graph_node(g, ech_graph_operand(g, place, 0));
+    return i->opcode == ECH_HLO_IOTA && ech_graph_node(g, ech_graph_operand(g, reduce, 2))->opcode == ECH_HLO_CONSTANT &&
+           ech_graph_node(g, ech_graph_operand(g, reduce, 3))->opcode == ECH_HLO_CONSTANT;
+}
+
+static bool same_text(const EchInstruction *a, const EchInstruction *b, const char *name)
+{
+    size_t n, m;
+    const char *x = ech_program_attribute(a, name, &n), *y = ech_program_attribute(b, name, &m);
+    return x && y && n == m && memcmp(x, y, n) == 0;
+}
+
+void ech_graph_share_extremes(EchGraph *g)
+{
+    ech_graph_find_uses(g);
+    size_t n = g->n_known;
+    uint64_t changed = 0;
+    for (EchId id = 0; id < n; id++) {
+        const EchInstruction *i = ech_graph_node(g, id);
+        if (i->opcode != ECH_HLO_REDUCE || !g->live[id] || i->n_operands != 2 || i->n_called != 1 || i->n_control > 0 ||
+            ech_graph_computation(g, i->computation)->body)
+            continue;
+        EchId array = ech_graph_operand(g, id, 0), root = ech_graph_computation(g, ech_graph_called(g, id, 0))->root;
+        EchHlo opcode = root == ECH_NONE ? ECH_HLO_REDUCE : (EchHlo)ech_graph_node(g, root)->opcode;
+        EchId found = ECH_NONE;
+        for (uint32_t u = g->first_use[array]; (opcode == ECH_HLO_MINIMUM || opcode == ECH_HLO_MAXIMUM) && u < g->first_use[array + 1] && found == ECH_NONE;
+             u++) {
+            EchId user = g->uses[u].user;
+            const EchInstruction *other = ech_graph_node(g, user);
+            if (g->uses[u].operand == 0 && other->opcode == ECH_HLO_REDUCE && other->n_operands == 4 && other->n_called == 1 &&
+                other->computation == i->computation && same_text(i, other, "dimensions") && counts_places(g, user) &&
+                finds(g, ech_graph_called(g, user, 0), opcode == ECH_HLO_MINIMUM))
+                found = user;
+        }
+        if (found == ECH_NONE)
+            continue;
+        ech_graph_become(g, id, ECH_HLO_GET_TUPLE_ELEMENT, &found, 1);
+        EchInstruction *node = ech_graph_node(g, id);
+        node->number = 0;
+        node->n_called = 0;
+        changed++;
+    }
+    if (changed > 0)
+        ech_diag_note(g->diag, "extremes_shared", changed);
 }

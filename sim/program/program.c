@@ -899,6 +899,21 @@ static void count_devices(EchProgram *p)
     }
 }
 
+/* Until a TPU's compiler has generated code a ragged product's kernel says nothing of its windows and groups: the fusion that it ends with does. */
+static void configure_ragged(const EchProgram *p, EchInstruction *kernel)
+{
+    size_t n;
+    if (kernel->opcode != ECH_HLO_FUSION || kernel->fusion_kind != 'C' || kernel->n_called != 1 ||
+        ech_program_config(kernel, "convolution_algorithm_config", &n) != NULL)
+        return;
+    EchId root = p->computations[ech_program_called(p, kernel, 0)].root;
+    const EchInstruction *product = root != ECH_NONE ? &p->instructions[root] : NULL;
+    if (product && product->opcode == ECH_HLO_FUSION && ech_program_ragged_groups(product) > 0) {
+        kernel->config = product->config;
+        kernel->config_n = product->config_n;
+    }
+}
+
 EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *device_name, EchDiag *diag, GError **error)
 {
     EchProgram *p = builder->program;
@@ -925,6 +940,8 @@ EchProgram *ech_program_builder_finish(EchProgramBuilder *builder, const char *d
         instruction->config_n = (uint32_t)n;
         instruction->config_of = instruction->attributes;
     }
+    for (size_t i = 0; i < p->n_instructions; i++)
+        configure_ragged(p, &p->instructions[i]);
     if (device_name && p->platform == ECH_PLATFORM_TPU)
         (void)ech_program_set_chip(p, device_name, NULL);
     ech_program_derive_grids(p);

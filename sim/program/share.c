@@ -307,6 +307,8 @@ bool ech_program_may_share(const EchProgram *p, EchId user, uint32_t result, Ech
     case ECH_HLO_DYNAMIC_UPDATE_SLICE: return places == 1 && number == 0;
     case ECH_HLO_SCATTER: return places == 1 && number == 0 && result == 0;
     case ECH_HLO_FUSION: return p->platform == ECH_PLATFORM_GPU && fusion_may_share(p, user, result, operand);
+    case ECH_HLO_ALL_REDUCE: /* NCCL's can be in place: XLA's hint for GPUs */
+        return p->platform == ECH_PLATFORM_GPU && places == 1 && (u->n_operands == 1 || member_of(p, u->shape, result) == number);
     default: return ech_hlo_is_elementwise((EchHlo)u->opcode) && same_array(p, u->shape, o->shape);
     }
 }

@@ -1,5 +1,6 @@
 /** @file fuzz_mosaic.c  A kernel's code: read and walked, whatever it says. */
 #include "sim/program/mosaic.h"
+#include "sim/program/triton.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -14,5 +15,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         g_assert_nonnull(error);
     else
         g_assert_true(grid.steps >= 1 && grid.n_products <= ECH_KERNEL_MAX_PRODUCTS && grid.vector >= 0);
+    static const uint64_t launch[3] = {3, 2, 1};
+    EchTritonWork work;
+    g_autoptr(GError) wrong = NULL;
+    if (!ech_triton_read(data, size, launch, &work, &wrong))
+        g_assert_nonnull(wrong);
+    else
+        g_assert_true(work.products >= 0 && work.vector >= 0 && work.loaded >= 0);
     return 0;
 }

@@ -133,8 +133,8 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --
       "hbm_bytes" : 41501444,
       "host_bytes" : 0,
       "again_at_once_bytes" : 14180352,
-      "makespan_ps" : 1141951950,
-      "relative" : 1.0482301099227045
+      "makespan_ps" : 1141939970,
+      "relative" : 1.0482306403045445
     },
 $ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB | grep advise
   What would make it fit: 'echelon advise', with the same --trace and --device.

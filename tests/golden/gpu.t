@@ -26,7 +26,7 @@ $ echelon run --trace traces/gpt_nothing.h100 --device a100-80 --engine native -
 $ echelon run --trace traces/gpt_nothing.h100 --device h100-sxm --engine native --json | grep -A6 '"kernel_time_basis"'
   "kernel_time_basis" : {
     "held_ps" : 568487617,
-    "borrowed_ps" : 408602798,
+    "borrowed_ps" : 408590818,
     "assumed_ps" : 6045628,
     "roofline_ps" : 0,
     "unknown_ps" : 0

@@ -426,6 +426,51 @@ START_TEST(better_is_not_slower)
 }
 END_TEST
 
+/* In a loop everything is made as often as an element of the result asks for it: what is updated in place is gone over for its update alone, of what is padded,
+ * joined or updated elsewhere only one branch runs, and only what a reduction adds up is made for each that it adds. */
+START_TEST(made_where_it_is_asked_for)
+{
+    static const char text[] = "HloModule jit_decode, is_scheduled=true\n\n" ADD(
+        "add") "%update (a: bf16[8,32,2048,128], b: f32[4,32,3072], c: s32[]) -> bf16[8,32,2048,128] {\n"
+               "  %a = bf16[8,32,2048,128]{3,2,1,0} parameter(0)\n  %b = f32[4,32,3072]{2,1,0} parameter(1)\n  %zero = f32[] constant(0)\n"
+               "  %sum = f32[32,3072]{1,0} reduce(%b, %zero), dimensions={0}, to_apply=%add\n  %narrow = bf16[32,3072]{1,0} convert(%sum)\n"
+               "  %part = bf16[32,128]{1,0} slice(%narrow), slice={[0:32], [128:256]}\n  %row = bf16[1,32,1,128]{3,2,1,0} bitcast(%part)\n"
+               "  %c = s32[] parameter(2)\n  %first = s32[] constant(0)\n"
+               "  ROOT %new = bf16[8,32,2048,128]{3,2,1,0} dynamic-update-slice(%a, %row, %c, %first, %first, /*index=5*/%first)\n}\n\n"
+               "%padded (d: f32[1,65536]) -> f32[16,65536] {\n  %d = f32[1,65536]{1,0} parameter(0)\n  %none = f32[] constant(0)\n"
+               "  %power = f32[1,65536]{1,0} power(%d, %d)\n  ROOT %wide = f32[16,65536]{1,0} pad(%power, %none), padding=0_15x0_0\n}\n\n"
+               "%beside (e: f32[4194304]) -> (f32[4194304], f32[1024]) {\n  %e = f32[4194304]{0} parameter(0)\n  %naught = f32[] constant(0)\n"
+               "  %minus = f32[4194304]{0} negate(%e)\n  %rows = f32[1024,4096]{1,0} bitcast(%minus)\n"
+               "  %sums = f32[1024]{0} reduce(%rows, %naught), dimensions={1}, to_apply=%add\n"
+               "  ROOT %two = (f32[4194304]{0}, f32[1024]{0}) tuple(%minus, %sums)\n}\n\n"
+               "ENTRY %main (x: bf16[8,32,2048,128], y: f32[4,32,3072], z: s32[], w: f32[1,65536], v: f32[4194304]) -> (bf16[8,32,2048,128], f32[16,65536], "
+               "f32[4194304]) {\n"
+               "  %v = f32[4194304]{0} parameter(4)\n  %loop = (f32[4194304]{0}, f32[1024]{0}) fusion(%v), kind=kLoop, calls=%beside\n"
+               "  %third = f32[4194304]{0} get-tuple-element(%loop), index=0\n"
+               "  %x = bf16[8,32,2048,128]{3,2,1,0} parameter(0)\n  %y = f32[4,32,3072]{2,1,0} parameter(1)\n  %z = s32[] parameter(2)\n"
+               "  %w = f32[1,65536]{1,0} parameter(3)\n"
+               "  %in_place = bf16[8,32,2048,128]{3,2,1,0} fusion(%x, %y, %z), kind=kLoop, calls=%update\n"
+               "  %pad = f32[16,65536]{1,0} fusion(%w), kind=kLoop, calls=%padded\n"
+               "  ROOT %both = (bf16[8,32,2048,128]{3,2,1,0}, f32[16,65536]{1,0}, f32[4194304]{0}) tuple(%in_place, %pad, %third)\n}\n";
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text, strlen(text), "decode");
+    GError *error = NULL;
+    EchImportOptions options = {.device = "h100-sxm", .ignore_beside = true};
+    g_autoptr(EchImport) import = ech_import_source(source, "hlo", &options, &error);
+    ck_assert_ok(import != NULL, error);
+    EchGpuLaunch update, pad;
+    ck_assert(ech_program_gpu_launch(import->program, ech_test_instruction(import->program, "in_place"), 132, &update));
+    ck_assert_uint_eq(update.elements, 32 * 128 * 4); /* four are added up for each */
+    ck_assert_uint_lt(update.instructions, 40);
+    ck_assert(ech_program_gpu_launch(import->program, ech_test_instruction(import->program, "pad"), 132, &pad));
+    ck_assert_uint_eq(pad.elements, 16 * 65536);
+    ck_assert_uint_lt(pad.instructions, 30); /* a power takes 78, for one row of 16 */
+    EchGpuLaunch loop;                       /* sums beside what they add up are few: each of its elements is added once */
+    ck_assert(ech_program_gpu_launch(import->program, ech_test_instruction(import->program, "loop"), 132, &loop));
+    ck_assert_uint_eq(loop.elements, 4194304);
+    ck_assert_uint_lt(loop.instructions, 20);
+}
+END_TEST
+
 /* What a kernel reads or writes of the host's memory takes what the link takes, however fast the device's own memory is. */
 START_TEST(pinned_memory_is_reached_over_the_link)
 {
@@ -579,6 +624,7 @@ int main(void)
     tcase_add_test(tcase, unrolled_loops);
     tcase_add_test(tcase, prices);
     tcase_add_loop_test(tcase, better_is_not_slower, 0, 3);
+    tcase_add_test(tcase, made_where_it_is_asked_for);
     tcase_add_test(tcase, pinned_memory_is_reached_over_the_link);
     tcase_add_test(tcase, held_to_less_power);
     tcase_add_loop_test(tcase, measured_additions, 0, 2);

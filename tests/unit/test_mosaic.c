@@ -200,7 +200,7 @@ START_TEST(broken_code)
         code[at] = was;
     }
     g_autoptr(GError) error = NULL;
-    code[4] = 3; /* version 1 */
+    code[4] = 15; /* version 7 */
     ck_assert(!ech_mosaic_read(code, n, arrays, 9, G_N_ELEMENTS(arrays), &visits, &grid, &error));
     ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
 }

@@ -994,6 +994,22 @@ static const char ragged[] =
     "\"input_window_bounds\":[\"1\",\"16\",\"4\"],\"iteration_bounds\":[\"1\",\"4\",\"4\",\"1\",\"1\"],"
     "\"estimated_cycles\":\"74018\",\"buffering_level\":\"3\"}}\n}\n";
 
+/* Before code is generated the kernel is a fusion around that one, with no configuration of its own. */
+static char *not_generated(void)
+{
+    g_autofree char *inner = g_strdup(strstr(ragged, "  ROOT %grouped")), *before = g_strndup(ragged, (gsize)(strstr(ragged, "ENTRY") - ragged));
+    *strchr(inner, '\n') = '\0';
+    return g_strdup_printf("%s%%around (w: bf16[4,512,512], y: bf16[512,512], n: pred[4,512]) -> bf16[512,512] {\n"
+                           "  %%w = bf16[4,512,512]{2,1,0:T(8,128)(2,1)} parameter(0)\n  %%y = bf16[512,512]{1,0:T(8,128)(2,1)} parameter(1)\n"
+                           "  %%n = pred[4,512]{1,0:T(4,128)(4,1)} parameter(2)\n%s\n}\n\n"
+                           "ENTRY %%main (w: bf16[4,512,512], y: bf16[512,512], n: pred[4,512]) -> bf16[512,512] {\n"
+                           "  %%w0 = bf16[4,512,512]{2,1,0:T(8,128)(2,1)} parameter(0)\n  %%y0 = bf16[512,512]{1,0:T(8,128)(2,1)} parameter(1)\n"
+                           "  %%n0 = pred[4,512]{1,0:T(4,128)(4,1)} parameter(2)\n"
+                           "  ROOT %%kernel = bf16[512,512]{1,0:T(8,128)(2,1)} fusion(%%w0, %%y0, %%n0), kind=kCustom, calls=%%around, "
+                           "backend_config={\"flag_configs\":[]}\n}\n",
+                           before, inner);
+}
+
 /* The chip runs the 7 of 16 blocks that have rows of their group, which the compiler counts all: its estimate is no ground to stand on. Every row is multiplied
  * once, but for the rest of its block. */
 START_TEST(ragged_costs)
@@ -1007,6 +1023,10 @@ START_TEST(ragged_costs)
     ck_assert_double_lt((double)hardware.time, 0.6 * (double)compiler.time);
     EchId grouped = ech_test_instruction(program, "grouped");
     ck_assert_uint_eq(ech_program_work(program, grouped).matrix, 2ull * 512 * 512 * 512);
+    g_autofree char *text = not_generated();
+    g_autoptr(EchProgram) early = ech_test_program(text, "tpu-v5e");
+    ck_assert_double_eq_tol(price_in(early, "kernel", "tpu-v5e", ECH_KERNEL_HARDWARE, false).macs, hardware.macs, 1);
+    ck_assert_uint_eq(ech_program_work(early, ech_test_instruction(early, "kernel")).matrix, 2ull * 512 * 512 * 512);
     g_autoptr(EchDevice) chip = ech_test_device("tpu-v5e", NULL);
     EchKernelModel model, own;
     ck_assert(ech_kernel_model_init(&model, chip, ECH_KERNEL_HARDWARE, NULL) && ech_kernel_model_init(&own, chip, ECH_KERNEL_COMPILER, NULL));

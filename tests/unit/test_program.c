@@ -1840,6 +1840,22 @@ START_TEST(bodies_that_are_graphs)
 }
 END_TEST
 
+/* NCCL sums up in place where what it is given is read no more: the result takes its place, and nothing else is needed. */
+START_TEST(all_reduces_in_place)
+{
+    static const char text[] =
+        "HloModule jit_f, is_scheduled=true, num_partitions=4\n\n"
+        "%sum (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %c = f32[] add(%a, %b)\n}\n\n"
+        "%twice (d: f32[65536]) -> f32[65536] {\n  %d = f32[65536]{0} parameter(0)\n  ROOT %e = f32[65536]{0} add(%d, %d)\n}\n\n"
+        "ENTRY %main (p: f32[65536]) -> f32[65536] {\n  %p = f32[65536]{0} parameter(0)\n"
+        "  %t = f32[65536]{0} fusion(%p), kind=kLoop, calls=%twice\n"
+        "  ROOT %r = f32[65536]{0} all-reduce(%t), channel_id=1, replica_groups={{0,1,2,3}}, use_global_device_ids=true, to_apply=%sum\n}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
+    assign(program);
+    ck_assert_uint_eq(ech_program_memory_analysis(program).temp, 0);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("program");
@@ -1896,6 +1912,7 @@ int main(void)
     tcase_add_test(small, hostile_programs_are_refused);
     tcase_add_test(small, bodies_that_are_graphs);
     tcase_add_test(captured, captured_programs_from_their_text_alone);
+    tcase_add_test(small, all_reduces_in_place);
     suite_add_tcase(suite, small);
     suite_add_tcase(suite, captured);
     return ech_test_main(suite);

@@ -2,6 +2,7 @@
  * compiler, held against each other. */
 #include "models/device/device.h"
 #include "sim/import/import.h"
+#include "sim/program/gpu_launch.h"
 #include "tests/support/support.h"
 
 #include <check.h>
@@ -533,30 +534,36 @@ static const EchInstruction *find_opcode(const EchProgram *p, EchHlo opcode)
 }
 
 /* Which products stay on the matrix unit, and which become sums. */
-START_TEST(products_with_vectors_are_sums_on_tpus)
+START_TEST(products_with_vectors_are_sums)
 {
     static const struct {
         const char *left, *right, *result, *how;
         bool matrix, reduce;
         uint64_t turned; /* arrays whose dimensions have to be put in another order */
+        bool gpu;        /* stays a product there */
     } cases[] = {
         /* one column; a vector for each of many, the batches in another order; the same in 16 bits stays a product */
-        {"f32[256,512]", "f32[512,1]", "f32[256,1]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", false, true, 0},
+        {"f32[256,512]", "f32[512,1]", "f32[256,1]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", false, true, 0, false},
         {"f32[8,4,128]", "f32[8,64,4,128]", "f32[8,4,64]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={2}, rhs_contracting_dims={3}",
-         false, true, 1},
+         false, true, 1, false},
         {"bf16[8,4,128]", "bf16[8,64,4,128]", "bf16[8,4,64]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={2}, rhs_contracting_dims={3}",
-         true, false, 0},
+         true, false, 0, false},
         /* the vector's batches in another order; a dimension of one more */
         {"f32[4,8,128]", "f32[8,64,4,128]", "f32[8,4,64]", "lhs_batch_dims={1,0}, rhs_batch_dims={0,2}, lhs_contracting_dims={2}, rhs_contracting_dims={3}",
-         false, true, 2},
+         false, true, 2, false},
         {"f32[8,4,1,128]", "f32[8,64,4,128]", "f32[8,4,1,64]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={3}, rhs_contracting_dims={3}",
-         false, true, 1},
+         false, true, 1, false},
         /* nothing summed; a matrix on both sides */
-        {"f32[64,8]", "f32[32,8]", "f32[8,64,32]", "lhs_batch_dims={1}, rhs_batch_dims={1}, lhs_contracting_dims={}, rhs_contracting_dims={}", false, false, 2},
-        {"f32[8,64]", "f32[8,32]", "f32[8,64,32]", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={}, rhs_contracting_dims={}", false, false, 0},
-        {"f32[256,512]", "f32[512,2]", "f32[256,2]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", true, false, 0},
+        {"f32[64,8]", "f32[32,8]", "f32[8,64,32]", "lhs_batch_dims={1}, rhs_batch_dims={1}, lhs_contracting_dims={}, rhs_contracting_dims={}", false, false, 2,
+         false},
+        {"f32[8,64]", "f32[8,32]", "f32[8,64,32]", "lhs_batch_dims={0}, rhs_batch_dims={0}, lhs_contracting_dims={}, rhs_contracting_dims={}", false, false, 0,
+         false},
+        {"f32[256,512]", "f32[512,2]", "f32[256,2]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", true, false, 0, true},
+        /* a vector that is too long for a GPU's other units, but not for two of them */
+        {"f32[4096,4096]", "f32[4096,1]", "f32[4096,1]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", false, true, 0, true},
+        {"f32[1,16777216]", "f32[16777216,1]", "f32[1,1]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", false, true, 0, false},
         /* numbers that no dimension has */
-        {"f32[256,512]", "f32[512,1]", "f32[256,1]", "lhs_contracting_dims={7}, rhs_contracting_dims={0}", true, false, 0},
+        {"f32[256,512]", "f32[512,1]", "f32[256,1]", "lhs_contracting_dims={7}, rhs_contracting_dims={0}", true, false, 0, true},
     };
     for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
         g_autofree char *text = g_strdup_printf("HloModule m\n\nENTRY %%main (p: %s, q: %s) -> %s {\n  %%p = %s parameter(0)\n  %%q = %s parameter(1)\n"
@@ -575,8 +582,268 @@ START_TEST(products_with_vectors_are_sums_on_tpus)
         g_autofree char *shape = ech_program_shape_text(p, (EchId)(result - p->shapes));
         ck_assert_msg(g_str_has_prefix(shape, cases[k].result), "%s: %s", text, shape);
         g_autoptr(EchImport) gpu = read_text(text, "h100-sxm");
-        ck_assert_ptr_nonnull(find_opcode(gpu->program, ECH_HLO_DOT));
+        ck_assert_msg((find_opcode(gpu->program, ECH_HLO_DOT) != NULL) == cases[k].gpu, "%s: the dot on a GPU", text);
     }
+}
+END_TEST
+
+/* How many such instructions run as kernels of their own, or are in any: @inside. */
+static unsigned count_of(const EchProgram *p, EchHlo opcode, bool inside)
+{
+    unsigned count = 0;
+    for (size_t k = 0; k < p->n_instructions; k++)
+        count += p->instructions[k].opcode == opcode && (inside || p->instructions[k].computation == p->entry);
+    return count;
+}
+
+/* The kernel that ends with the instruction of that name. */
+static EchId kernel_named(const EchProgram *p, const char *name)
+{
+    for (size_t k = 0; k < p->n_instructions; k++)
+        if (p->instructions[k].computation == p->entry && strcmp(p->instructions[k].name, name) == 0)
+            return (EchId)k;
+    ck_abort_msg("no kernel %s", name);
+    return ECH_NONE;
+}
+
+#define SUM "%sum (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %c = f32[] add(%a, %b)\n}\n\n"
+
+/* Experts' products on a GPU: every row with every group, masked in memory; two that read the same rows share the mask. */
+START_TEST(ragged_products_are_masked_on_gpus)
+{
+    static const char text[] =
+        "HloModule m\n\nENTRY %main (x: bf16[4096,512], w: bf16[8,512,1024], v: bf16[8,1024,512], s: s32[8]) -> (bf16[4096,1024], bf16[4096,1024], "
+        "bf16[8,512,512]) {\n"
+        "  %x = bf16[4096,512]{1,0} parameter(0)\n  %w = bf16[8,512,1024]{2,1,0} parameter(1)\n  %v = bf16[8,1024,512]{2,1,0} parameter(2)\n  %s = s32[8]{0} "
+        "parameter(3)\n"
+        "  %one = bf16[4096,1024]{1,0} ragged-dot(%x, %w, %s), lhs_contracting_dims={1}, rhs_contracting_dims={1}, lhs_ragged_dims={0}, rhs_group_dims={0}\n"
+        "  %two = bf16[4096,1024]{1,0} ragged-dot(%x, %v, %s), lhs_contracting_dims={1}, rhs_contracting_dims={2}, lhs_ragged_dims={0}, rhs_group_dims={0}\n"
+        "  %gradient = bf16[8,512,512]{2,1,0} ragged-dot(%x, %x, %s), lhs_contracting_dims={0}, rhs_contracting_dims={0}, lhs_ragged_dims={0}\n"
+        "  ROOT %all = (bf16[4096,1024]{1,0}, bf16[4096,1024]{1,0}, bf16[8,512,512]{2,1,0}) tuple(%one, %two, %gradient)\n}\n";
+    g_autoptr(EchImport) gpu = read_text(text, "h100-sxm");
+    ck_assert_uint_eq(count_of(gpu->program, ECH_HLO_RAGGED_DOT, true), 0);
+    ck_assert_uint_eq(count_of(gpu->program, ECH_HLO_SELECT, true), 1);
+    ck_assert_uint_eq(count_of(gpu->program, ECH_HLO_DOT, true), 3);
+    uint64_t work = 0;
+    EchBytes most = 0;
+    for (size_t k = 0; k < gpu->program->n_instructions; k++) {
+        if (gpu->program->instructions[k].computation != gpu->program->entry)
+            continue;
+        work += ech_program_work(gpu->program, (EchId)k).matrix;
+        most = MAX(most, gpu->program->shapes[gpu->program->instructions[k].shape].bytes);
+    }
+    ck_assert_uint_eq(work, UINT64_C(2) * 8 * 4096 * 512 * (1024 + 1024 + 512));
+    ck_assert_uint_eq(most, 8 * 4096 * 512 * 2); /* for every group once */
+    g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+    ck_assert_uint_eq(count_of(tpu->program, ECH_HLO_RAGGED_DOT, true), 3);
+}
+END_TEST
+
+/* Running sums on a GPU: windows of 16, and of what those come to; no window is as long as the row. */
+START_TEST(running_sums_are_windows_of_16_on_gpus)
+{
+    static const char text[] =
+        "HloModule m\n\n" SUM "%pair (d: f32[8], e: f32[8]) -> (f32[8], f32[8]) {\n  %d = f32[8]{0} parameter(0)\n  %e = f32[8]{0} parameter(1)\n"
+        "  %f = f32[8]{0} add(%d, %e)\n  ROOT %g = (f32[8]{0}, f32[8]{0}) tuple(%f, %f)\n}\n\n"
+        "ENTRY %main (x: f32[8,5000], y: f32[8]) -> (f32[8,5000], f32[8,5000], f32[8]) {\n  %x = f32[8,5000]{1,0} parameter(0)\n"
+        "  %y = f32[8]{0} parameter(1)\n  %zero = f32[] constant(0)\n"
+        "  %back = f32[8,5000]{1,0} reduce-window(%x, %zero), window={size=1x5000 pad=0_0x0_4999}, to_apply=%sum\n"
+        "  %scan = (f32[8,5000]{1,0}, f32[8]{0}) scan(%x, %y), dimensions={1}, num_carries=1, is_associative=true, to_apply=%pair\n"
+        "  %sums = f32[8,5000]{1,0} get-tuple-element(%scan), index=0\n  %end = f32[8]{0} get-tuple-element(%scan), index=1\n"
+        "  ROOT %all = (f32[8,5000]{1,0}, f32[8,5000]{1,0}, f32[8]{0}) tuple(%back, %sums, %end)\n}\n";
+    g_autoptr(EchImport) gpu = read_text(text, "h100-sxm");
+    ck_assert_uint_eq(count_of(gpu->program, ECH_HLO_SCAN, true), 0);
+    ck_assert_uint_eq(count_of(gpu->program, ECH_HLO_REDUCE_WINDOW, true), 2 * 4); /* 5,000, 313, 20, 2 */
+    uint64_t work = 0;
+    for (size_t k = 0; k < gpu->program->n_instructions; k++) {
+        const EchInstruction *i = &gpu->program->instructions[k];
+        size_t n;
+        const char *window = i->opcode == ECH_HLO_REDUCE_WINDOW ? ech_program_attribute(i, "window", &n) : NULL;
+        ck_assert(!window || g_strstr_len(window, (gssize)n, "x16 pad=") || g_strstr_len(window, (gssize)n, "x16x1 pad=") ||
+                  g_strstr_len(window, (gssize)n, "size=1x2 "));
+        work += i->opcode == ECH_HLO_REDUCE_WINDOW ? ech_program_work(gpu->program, (EchId)k).vector : 0;
+    }
+    ck_assert_uint_lt(work, 2 * 8 * 5000 * 18);
+}
+END_TEST
+
+/* Convolutions whose two ends differ, or whose input is spread, read a padded copy on a GPU, which those of one input share; the input's gradient does not. */
+START_TEST(convolutions_read_padded_copies_on_gpus)
+{
+    static const char text[] =
+        "HloModule m\n\nENTRY %main (x: f32[4,32,32,64], w: f32[3,3,64,64], g: f32[4,16,16,64]) -> (f32[4,16,16,64], f32[4,16,16,64], f32[4,64,64,64], "
+        "f32[4,32,32,64]) {\n"
+        "  %x = f32[4,32,32,64]{3,2,1,0} parameter(0)\n  %w = f32[3,3,64,64]{3,2,1,0} parameter(1)\n  %g = f32[4,16,16,64]{3,2,1,0} parameter(2)\n"
+        "  %v = f32[3,3,64,64]{3,2,1,0} negate(%w)\n"
+        "  %one = f32[4,16,16,64]{3,2,1,0} convolution(%x, %w), window={size=3x3 stride=2x2 pad=0_1x0_1}, dim_labels=b01f_01io->b01f\n"
+        "  %two = f32[4,16,16,64]{3,2,1,0} convolution(%x, %v), window={size=3x3 stride=2x2 pad=0_1x0_1}, dim_labels=b01f_01io->b01f\n"
+        "  %wide = f32[4,64,64,64]{3,2,1,0} convolution(%x, %w), window={size=3x3 pad=1_2x1_2 lhs_dilate=2x2}, dim_labels=b01f_01io->b01f\n"
+        "  %turned = f32[3,3,64,64]{3,2,1,0} reverse(%w), dimensions={0,1}\n"
+        "  %back = f32[4,32,32,64]{3,2,1,0} convolution(%g, %turned), window={size=3x3 pad=2_1x2_1 lhs_dilate=2x2}, dim_labels=b01f_01oi->b01f\n"
+        "  ROOT %all = (f32[4,16,16,64]{3,2,1,0}, f32[4,16,16,64]{3,2,1,0}, f32[4,64,64,64]{3,2,1,0}, f32[4,32,32,64]{3,2,1,0}) tuple(%one, %two, %wide, "
+        "%back)\n}\n";
+    g_autoptr(EchImport) gpu = read_text(text, "h100-sxm");
+    const EchProgram *p = gpu->program;
+    ck_assert_uint_eq(count_of(p, ECH_HLO_PAD, true), 2);
+    static const struct {
+        const char *name;
+        uint64_t side;
+        bool padded;
+    } wanted[] = {{"one", 33, true}, {"two", 33, true}, {"wide", 66, true}, {"back", 16, false}};
+    for (size_t k = 0; k < G_N_ELEMENTS(wanted); k++) {
+        EchId id = ech_test_instruction(p, wanted[k].name);
+        ck_assert_uint_eq(ech_program_first_layout(p, ech_program_operand(p, &p->instructions[id], 0))->dims[1], wanted[k].side);
+    }
+    ck_assert_uint_eq(ech_program_work(p, ech_test_instruction(p, "wide")).matrix, UINT64_C(2) * 4 * 64 * 64 * 64 * 64 * 9); /* zeros too */
+    g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+    ck_assert_uint_eq(count_of(tpu->program, ECH_HLO_PAD, true), 0);
+}
+END_TEST
+
+/* What a GPU's kernels take in: a sum over many rows is two, the largest and its place are one kernel with what they look through, a scatter makes its updates,
+ * a loop's part of an array is copied for the product. */
+START_TEST(kernels_on_gpus)
+{
+    static const char text[] =
+        "HloModule m\n\n" SUM "%larger (a: f32[], i: s32[], b: f32[], j: s32[]) -> (f32[], s32[]) {\n  %a1 = f32[] parameter(0)\n  %i1 = s32[] parameter(1)\n  "
+        "%b1 = f32[] parameter(2)\n"
+        "  %j1 = s32[] parameter(3)\n  %more = pred[] compare(%a1, %b1), direction=GT\n  %v1 = f32[] select(%more, %a1, %b1)\n  %w1 = s32[] select(%more, %i1, "
+        "%j1)\n"
+        "  ROOT %r1 = (f32[], s32[]) tuple(%v1, %w1)\n}\n\n"
+        "ENTRY %main (x: f32[8192,256], n: s32[8192,1], p: bf16[12,256,256], k: s32[], t: f32[512,256]) -> (f32[256], f32[8192], s32[8192], bf16[256,256], "
+        "f32[512,256]) {\n"
+        "  %x = f32[8192,256]{1,0} parameter(0)\n  %n = s32[8192,1]{1,0} parameter(1)\n  %p = bf16[12,256,256]{2,1,0} parameter(2)\n  %k = s32[] parameter(3)\n"
+        "  %t = f32[512,256]{1,0} parameter(4)\n  %zero = f32[] constant(0)\n  %first = s32[] constant(0)\n  %low = f32[] constant(-inf)\n"
+        "  %sums = f32[256]{0} reduce(%x, %zero), dimensions={0}, to_apply=%sum\n"
+        "  %minus = f32[8192,256]{1,0} negate(%x)\n  %place = s32[8192,256]{1,0} iota(), iota_dimension=1\n"
+        "  %best = (f32[8192]{0}, s32[8192]{0}) reduce(%minus, %place, %low, %first), dimensions={1}, to_apply=%larger\n"
+        "  %value = f32[8192]{0} get-tuple-element(%best), index=0\n  %where = s32[8192]{0} get-tuple-element(%best), index=1\n"
+        "  %part = bf16[1,256,256]{2,1,0} dynamic-slice(%p, %k, %first, %first), dynamic_slice_sizes={1,256,256}\n  %w = bf16[256,256]{1,0} reshape(%part)\n"
+        "  %product = bf16[256,256]{1,0} dot(%w, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  %twice = f32[8192,256]{1,0} add(%x, %x)\n"
+        "  %table = f32[512,256]{1,0} scatter(%t, %n, %twice), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+        "index_vector_dim=1, "
+        "to_apply=%sum\n"
+        "  ROOT %all = (f32[256]{0}, f32[8192]{0}, s32[8192]{0}, bf16[256,256]{1,0}, f32[512,256]{1,0}) tuple(%sums, %value, %where, %product, %table)\n}\n";
+    g_autoptr(EchImport) gpu = read_text(text, "h100-sxm");
+    const EchProgram *p = gpu->program;
+    ck_assert_uint_eq(count_of(p, ECH_HLO_REDUCE, true), 3);
+    ck_assert_uint_eq(count_of(p, ECH_HLO_IOTA, false), 0);
+    ck_assert_uint_eq(count_of(p, ECH_HLO_NEGATE, false), 0);
+    ck_assert_uint_eq(count_of(p, ECH_HLO_ADD, false), 0);
+    ck_assert_int_eq(p->instructions[kernel_named(p, "table")].fusion_kind, 'I');
+    EchGpuLaunch launch;
+    ck_assert(ech_program_gpu_launch(p, kernel_named(p, "table"), 132, &launch));
+    ck_assert_int_eq(launch.kind, ECH_GPU_SCATTER);
+    EchId product = kernel_named(p, "product"), read = ech_program_operand(p, &p->instructions[product], 0);
+    while (p->instructions[read].opcode == ECH_HLO_BITCAST)
+        read = ech_program_operand(p, &p->instructions[read], 0);
+    ck_assert_uint_eq(ech_layout_elements(ech_program_first_layout(p, read)), 256 * 256); /* the part, not the whole */
+}
+END_TEST
+
+/* A GPU's product turns and scales what it reads; what is computed of more bytes than it has, or dearly, is made before. A TPU's makes all of it. */
+START_TEST(products_make_little_of_what_they_read)
+{
+    static const struct {
+        const char *how;
+        bool inside;
+    } cases[] = {{"  %b = bf16[512,512]{1,0} multiply(%x, %scales)\n", true},
+                 {"  %b = bf16[512,512]{1,0} transpose(%x), dimensions={1,0}\n", true},
+                 {"  %b = bf16[512,512]{1,0} tanh(%x)\n", false},
+                 {"  %b = bf16[512,512]{1,0} multiply(%x, %y)\n", false},
+                 {"  %b = bf16[512,512]{1,0} convert(%w)\n", false}};
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        g_autofree char *text =
+            g_strdup_printf("HloModule m\n\nENTRY %%main (x: bf16[512,512], y: bf16[512,512], w: f32[512,512]) -> bf16[512,512] {\n"
+                            "  %%x = bf16[512,512]{1,0} parameter(0)\n  %%y = bf16[512,512]{1,0} parameter(1)\n  %%w = f32[512,512]{1,0} parameter(2)\n"
+                            "  %%scale = bf16[] constant(2)\n  %%scales = bf16[512,512]{1,0} broadcast(%%scale), dimensions={}\n%s"
+                            "  ROOT %%d = bf16[512,512]{1,0} dot(%%y, %%b), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n",
+                            cases[k].how);
+        for (unsigned d = 0; d < 2; d++) {
+            g_autoptr(EchImport) import = read_text(text, d ? "tpu-v5e" : "h100-sxm");
+            const EchProgram *p = import->program;
+            unsigned apart = 0;
+            for (size_t j = 0; j < p->n_instructions; j++)
+                apart += p->instructions[j].computation == p->entry && strcmp(p->instructions[j].name, "b") == 0;
+            ck_assert_msg(apart == !(cases[k].inside || d), "%s on %s", cases[k].how, d ? "a TPU" : "a GPU");
+        }
+    }
+}
+END_TEST
+
+/* A group norm's reshape: where eight channels a group would lie on 128 lanes, its places do; where 32 would, they do not. */
+START_TEST(reshapes_are_turned_for_their_lanes)
+{
+    static const struct {
+        unsigned channels;
+        uint8_t fastest; /* dimension on the lanes */
+    } cases[] = {{8, 1}, {16, 1}, {32, 3}};
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        unsigned c = cases[k].channels;
+        g_autofree char *text =
+            g_strdup_printf("HloModule m\n\nENTRY %%main (x: f32[16,128,128,%u]) -> f32[16,16384,8,%u] {\n  %%x = f32[16,128,128,%u]{3,2,1,0} parameter(0)\n"
+                            "  %%r = f32[16,16384,8,%u]{3,2,1,0} reshape(%%x)\n  ROOT %%e = f32[16,16384,8,%u]{3,2,1,0} exponential(%%r)\n}\n",
+                            c * 8, c, c * 8, c, c);
+        g_autoptr(EchImport) tpu = ech_test_hlo(text, "tpu-v5e");
+        ck_assert_int_eq(ech_program_first_layout(tpu->program, ech_test_instruction(tpu->program, "r"))->order[0], cases[k].fastest);
+    }
+}
+END_TEST
+
+/* Sums over dimensions that do not lie together (a group norm's) are not one thread's each on a GPU. */
+START_TEST(sums_over_dimensions_apart)
+{
+    static const char text[] = "HloModule m\n\n" SUM "ENTRY %main (x: bf16[4,8192,8,16]) -> bf16[4,8] {\n  %x = bf16[4,8192,8,16]{3,2,1,0} parameter(0)\n"
+                               "  %zero = bf16[] constant(0)\n  ROOT %sums = bf16[4,8]{1,0} reduce(%x, %zero), dimensions={1,3}, to_apply=%sum\n}\n";
+    g_autoptr(EchImport) gpu = read_text(text, "h100-sxm");
+    const EchProgram *p = gpu->program;
+    ck_assert_uint_eq(count_of(p, ECH_HLO_REDUCE, true), 3);
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        EchGpuLaunch launch;
+        if (p->instructions[k].computation == p->entry && ech_program_gpu_launch(p, (EchId)k, 132, &launch))
+            ck_assert_uint_lt(launch.trips, 64);
+    }
+}
+END_TEST
+
+/* Neighbours: scores of all pairs are looked through in the product's kernel on a TPU, for the largest and its place or for lax.approx_max_k's first step; on a
+ * GPU they are made once. The largest by itself is the one that was found with its place. */
+START_TEST(pairs_are_not_kept)
+{
+    static const char text[] =
+        "HloModule m\n\n%max (p: f32[], q: f32[]) -> f32[] {\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  ROOT %m = f32[] maximum(%p, %q)\n}\n\n"
+        "%larger (a: f32[], i: s32[], b: f32[], j: s32[]) -> (f32[], s32[]) {\n  %a1 = f32[] parameter(0)\n  %i1 = s32[] parameter(1)\n  %b1 = f32[] "
+        "parameter(2)\n"
+        "  %j1 = s32[] parameter(3)\n  %more = pred[] compare(%a1, %b1), direction=GT\n  %v1 = f32[] select(%more, %a1, %b1)\n  %w1 = s32[] select(%more, %i1, "
+        "%j1)\n"
+        "  ROOT %r1 = (f32[], s32[]) tuple(%v1, %w1)\n}\n\n"
+        "%above (c: f32[], d: f32[], k: s32[], l: s32[]) -> pred[] {\n  %k2 = s32[] parameter(2)\n  %l2 = s32[] parameter(3)\n  %c2 = f32[] parameter(0)\n"
+        "  %d2 = f32[] parameter(1)\n  ROOT %g2 = pred[] compare(%c2, %d2), direction=GT\n}\n\n"
+        "ENTRY %main (x: f32[4096,64], y: f32[8192,64], z: f32[16384,64]) -> (f32[4096], s32[4096], f32[4096], f32[4096,1024], s32[4096,1024]) {\n"
+        "  %x = f32[4096,64]{1,0} parameter(0)\n  %y = f32[8192,64]{1,0} parameter(1)\n  %z = f32[16384,64]{1,0} parameter(2)\n"
+        "  %low = f32[] constant(-inf)\n  %first = s32[] constant(0)\n"
+        "  %scores = f32[4096,8192]{1,0} dot(%x, %y), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n  %less = f32[4096,8192]{1,0} negate(%scores)\n"
+        "  %place = s32[4096,8192]{1,0} iota(), iota_dimension=1\n"
+        "  %best = (f32[4096]{0}, s32[4096]{0}) reduce(%less, %place, %low, %first), dimensions={1}, to_apply=%larger\n"
+        "  %alone = f32[4096]{0} reduce(%less, %low), dimensions={1}, to_apply=%max\n"
+        "  %value = f32[4096]{0} get-tuple-element(%best), index=0\n  %where = s32[4096]{0} get-tuple-element(%best), index=1\n"
+        "  %others = f32[4096,16384]{1,0} dot(%x, %z), lhs_contracting_dims={1}, rhs_contracting_dims={1}\n  %more = f32[4096,16384]{1,0} negate(%others)\n"
+        "  %at = s32[4096,16384]{1,0} iota(), iota_dimension=1\n"
+        "  %part = (f32[4096,1024]{1,0}, s32[4096,1024]{1,0}) custom-call(%more, %at, %low, %first), custom_call_target=\"PartialReduce\", "
+        "called_computations={%above}\n"
+        "  %near = f32[4096,1024]{1,0} get-tuple-element(%part), index=0\n  %which = s32[4096,1024]{1,0} get-tuple-element(%part), index=1\n"
+        "  ROOT %all = (f32[4096]{0}, s32[4096]{0}, f32[4096]{0}, f32[4096,1024]{1,0}, s32[4096,1024]{1,0}) tuple(%value, %where, %alone, %near, %which)\n}\n";
+    g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+    const EchProgram *p = tpu->program;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchLayout *layout = ech_program_layout(p, p->instructions[k].shape);
+        ck_assert_msg(p->instructions[k].computation != p->entry || !layout || ech_layout_elements(layout) < 4096 * 8192, "%s is kept",
+                      p->instructions[k].name);
+    }
+    ck_assert_uint_eq(count_of(p, ECH_HLO_REDUCE, true), 1);
+    g_autoptr(EchImport) gpu = read_text(text, "h100-sxm");
+    ck_assert_uint_eq(count_of(gpu->program, ECH_HLO_REDUCE, true), 1);
+    ck_assert_uint_eq(count_of(gpu->program, ECH_HLO_IOTA, false), 1); /* PartialReduce's, which no GPU's program has */
 }
 END_TEST
 
@@ -1102,7 +1369,15 @@ int main(void)
     tcase_add_test(small, what_is_updated_in_place_is_alone_there);
     tcase_add_test(small, products_are_laid_out_without_much_padding);
     tcase_add_test(small, gathers_are_kernels_on_tpus);
-    tcase_add_test(small, products_with_vectors_are_sums_on_tpus);
+    tcase_add_test(small, products_with_vectors_are_sums);
+    tcase_add_test(small, ragged_products_are_masked_on_gpus);
+    tcase_add_test(small, running_sums_are_windows_of_16_on_gpus);
+    tcase_add_test(small, convolutions_read_padded_copies_on_gpus);
+    tcase_add_test(small, kernels_on_gpus);
+    tcase_add_test(small, reshapes_are_turned_for_their_lanes);
+    tcase_add_test(small, products_make_little_of_what_they_read);
+    tcase_add_test(small, sums_over_dimensions_apart);
+    tcase_add_test(small, pairs_are_not_kept);
     tcase_add_test(small, siblings_are_one_kernel);
     tcase_add_test(small, marks_of_sharding_are_nothing);
     tcase_add_test(small, equal_instructions_are_one);
