@@ -3,18 +3,19 @@
  */
 #include "sim/program/graph.h"
 
+#include <math.h>
 #include <string.h>
 
-#define MOST_SUMS 65536 /* of a program */
+#define MOST_SUMS 16384 /* of a program, with what they are split into; each may look at 49,000 factors */
 
 enum { ROWS = 32 * 128, FEW = 8 };
 
-/* The largest factor up to the root; 0 where none comes near it. */
+/* The largest factor up to the root; 0 where none comes near it, and of more than are looked through. */
 static uint64_t factor_of(uint64_t n)
 {
-    uint64_t root = 1;
-    while (root < UINT32_MAX && (root + 1) * (root + 1) <= n)
-        root++;
+    if (n > UINT32_MAX)
+        return 0;
+    uint64_t root = (uint64_t)sqrt((double)n);
     for (uint64_t k = root; k >= MAX(root / 4, 2u); k--)
         if (n % k == 0)
             return k;
@@ -141,11 +142,13 @@ static bool split(EchGraph *g, EchId id)
 
 void ech_graph_split_sums(EchGraph *g)
 {
-    uint64_t changed = 0;
-    for (EchId id = 0; id < g->nodes->len && changed < MOST_SUMS; id++) { /* parts are looked at, too */
+    uint64_t changed = 0, seen = 0;
+    for (EchId id = 0; id < g->nodes->len && seen < MOST_SUMS; id++) { /* parts are looked at, too */
         const EchInstruction *i = ech_graph_node(g, id);
-        if (i->opcode == ECH_HLO_REDUCE && i->n_operands == 2 && i->n_called == 1 && i->n_control == 0 && !ech_graph_computation(g, i->computation)->body)
-            changed += split(g, id);
+        if (i->opcode != ECH_HLO_REDUCE || i->n_operands != 2 || i->n_called != 1 || i->n_control > 0 || ech_graph_computation(g, i->computation)->body)
+            continue;
+        changed += split(g, id);
+        seen++;
     }
     if (changed > 0)
         ech_diag_note(g->diag, "sums_in_two_steps", changed);
