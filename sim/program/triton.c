@@ -8,6 +8,91 @@
 enum { MAX_SAMPLES = 1024, MAX_DEPTH = 32, MAX_VISITS = 1 << 22 };
 #define GOLDEN 0.6180339887498949 /* its multiples spread evenly between whole numbers, whatever the grid's sizes */
 
+typedef enum {
+    OTHER,
+    DOT,
+    BLOCK,
+    LOAD,
+    STORE,
+    FOLD,
+    CALL,
+    FOR,
+    IF,
+    WHILE,
+    PLAIN, /* of math, what is an instruction like others */
+    MATH,
+    CONSTANT, /* arithmetic from here on */
+    SELECT,
+    CAST,
+    ADD,
+    SUB,
+    MUL,
+    LEAST,
+    LARGEST,
+    AND,
+    OR,
+    XOR,
+    COMPARE,
+    DIV,
+    REM,
+    FLOOR,
+    CEIL,
+    ARITH
+} Kind;
+
+static const struct {
+    const char *name;
+    Kind kind;
+} kinds[] = {
+    {"tt.dot", DOT},
+    {"tt.dot_scaled", DOT},
+    {"tt.get_program_id", BLOCK},
+    {"tt.load", LOAD},
+    {"tt.store", STORE},
+    {"tt.atomic_rmw", STORE},
+    {"tt.reduce", FOLD},
+    {"tt.scan", FOLD},
+    {"tt.call", CALL},
+    {"tt.extern_elementwise", MATH},
+    {"scf.for", FOR},
+    {"scf.if", IF},
+    {"scf.while", WHILE},
+    {"math.absf", PLAIN},
+    {"math.absi", PLAIN},
+    {"math.fma", PLAIN},
+    {"arith.constant", CONSTANT},
+    {"arith.select", SELECT},
+    {"arith.index_cast", CAST},
+    {"arith.extsi", CAST},
+    {"arith.extui", CAST},
+    {"arith.trunci", CAST},
+    {"arith.addi", ADD},
+    {"arith.subi", SUB},
+    {"arith.muli", MUL},
+    {"arith.minsi", LEAST},
+    {"arith.minui", LEAST},
+    {"arith.maxsi", LARGEST},
+    {"arith.maxui", LARGEST},
+    {"arith.andi", AND},
+    {"arith.ori", OR},
+    {"arith.xori", XOR},
+    {"arith.cmpi", COMPARE},
+    {"arith.divsi", DIV},
+    {"arith.divui", DIV},
+    {"arith.remsi", REM},
+    {"arith.remui", REM},
+    {"arith.floordivsi", FLOOR},
+    {"arith.ceildivsi", CEIL},
+};
+
+static Kind kind_of(const char *name)
+{
+    for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++)
+        if (strcmp(kinds[k].name, name) == 0)
+            return kinds[k].kind;
+    return g_str_has_prefix(name, "math.") ? MATH : g_str_has_prefix(name, "arith.") ? ARITH : OTHER;
+}
+
 typedef struct {
     bool known;
     int64_t is;
@@ -15,7 +100,8 @@ typedef struct {
 
 typedef struct {
     const EchMlirModule *m;
-    Scalar *values; /* of the function's scope */
+    const uint8_t *kinds; /* Kind of each operation */
+    Scalar *values;       /* of the function's scope */
     uint64_t block[3], visits;
     double weight; /* how often what is gone through happens */
     EchTritonWork *work;
@@ -73,54 +159,44 @@ static int64_t floor_div(int64_t a, int64_t b)
     return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
-/* A scalar operation of the name behind "arith."; nothing known where it is none of these. */
-static Scalar computed(const Walk *w, const EchMlirOp *op, const char *name)
+/* An attribute that is a whole number: the first of the properties, in what knows none the one of that name. */
+static bool number_of(const Walk *w, const EchMlirOp *op, const char *name, int64_t *ret)
+{
+    return ech_mlir_integer(w->m, op->properties == ECH_MLIR_NONE ? ech_mlir_find(w->m, op->attributes, name) : ech_mlir_property(w->m, op, 0), ret);
+}
+
+/* A scalar operation; nothing known where it is no arithmetic on whole numbers. */
+static Scalar computed(const Walk *w, const EchMlirOp *op, Kind kind)
 {
     Scalar a = value(w, op, 0), b = value(w, op, 1);
+    const Scalar unknown = {0};
     int64_t number;
-    if (strcmp(name, "constant") == 0) {
-        uint32_t attribute = op->properties == ECH_MLIR_NONE ? ech_mlir_find(w->m, op->attributes, "value") : ech_mlir_property(w->m, op, 0);
-        return ech_mlir_integer(w->m, attribute, &number) ? (Scalar){true, number} : (Scalar){0};
-    }
-    if (strcmp(name, "select") == 0)
-        return a.known ? value(w, op, a.is ? 1 : 2) : (Scalar){0};
+    if (kind == CONSTANT)
+        return number_of(w, op, "value", &number) ? (Scalar){true, number} : unknown;
     if (!a.known)
-        return (Scalar){0};
-    if (strcmp(name, "index_cast") == 0 || strcmp(name, "extsi") == 0 || strcmp(name, "extui") == 0 || strcmp(name, "trunci") == 0)
+        return unknown;
+    if (kind == SELECT)
+        return value(w, op, a.is ? 1 : 2);
+    if (kind == CAST)
         return a;
-    if (!b.known || !is_small(a.is) || !is_small(b.is))
-        return (Scalar){0};
-    if (strcmp(name, "addi") == 0)
-        return (Scalar){true, a.is + b.is};
-    if (strcmp(name, "subi") == 0)
-        return (Scalar){true, a.is - b.is};
-    if (strcmp(name, "muli") == 0)
-        return (Scalar){true, a.is * b.is};
-    if (strcmp(name, "minsi") == 0 || strcmp(name, "minui") == 0)
-        return (Scalar){true, MIN(a.is, b.is)};
-    if (strcmp(name, "maxsi") == 0 || strcmp(name, "maxui") == 0)
-        return (Scalar){true, MAX(a.is, b.is)};
-    if (strcmp(name, "andi") == 0)
-        return (Scalar){true, a.is & b.is};
-    if (strcmp(name, "ori") == 0)
-        return (Scalar){true, a.is | b.is};
-    if (strcmp(name, "xori") == 0)
-        return (Scalar){true, a.is ^ b.is};
-    if (strcmp(name, "cmpi") == 0) {
-        uint32_t attribute = op->properties == ECH_MLIR_NONE ? ech_mlir_find(w->m, op->attributes, "predicate") : ech_mlir_property(w->m, op, 0);
-        return ech_mlir_integer(w->m, attribute, &number) ? (Scalar){true, compares(number, a.is, b.is)} : (Scalar){0};
+    if (!b.known || !is_small(a.is) || !is_small(b.is) || (kind >= DIV && b.is == 0))
+        return unknown;
+    switch ((int)kind) {
+    case ADD: return (Scalar){true, a.is + b.is};
+    case SUB: return (Scalar){true, a.is - b.is};
+    case MUL: return (Scalar){true, a.is * b.is};
+    case LEAST: return (Scalar){true, MIN(a.is, b.is)};
+    case LARGEST: return (Scalar){true, MAX(a.is, b.is)};
+    case AND: return (Scalar){true, a.is & b.is};
+    case OR: return (Scalar){true, a.is | b.is};
+    case XOR: return (Scalar){true, a.is ^ b.is};
+    case COMPARE: return number_of(w, op, "predicate", &number) ? (Scalar){true, compares(number, a.is, b.is)} : unknown;
+    case DIV: return (Scalar){true, a.is / b.is};
+    case REM: return (Scalar){true, a.is % b.is};
+    case FLOOR: return (Scalar){true, floor_div(a.is, b.is)};
+    case CEIL: return (Scalar){true, -floor_div(-a.is, b.is)};
+    default: return unknown;
     }
-    if (b.is == 0)
-        return (Scalar){0};
-    if (strcmp(name, "divsi") == 0 || strcmp(name, "divui") == 0)
-        return (Scalar){true, a.is / b.is};
-    if (strcmp(name, "remsi") == 0 || strcmp(name, "remui") == 0)
-        return (Scalar){true, a.is % b.is};
-    if (strcmp(name, "floordivsi") == 0)
-        return (Scalar){true, floor_div(a.is, b.is)};
-    if (strcmp(name, "ceildivsi") == 0)
-        return (Scalar){true, -floor_div(-a.is, b.is)};
-    return (Scalar){0};
 }
 
 static void add_product(Walk *w, const EchMlirOp *op)
@@ -163,54 +239,53 @@ static void loop(Walk *w, const EchMlirOp *op)
         set(w, op->result + k, trips > 0 ? (Scalar){0} : value(w, op, k + 3));
 }
 
+/* Of what is stored or loaded. */
+static double bytes_of(const EchMlirType *type)
+{
+    return elements(type) * (type ? type->bits : 0) / 8;
+}
+
 static void walk_op(Walk *w, const EchMlirOp *op)
 {
     const EchMlirType *result = ech_mlir_result_type(w->m, op);
-    int64_t axis = 0;
-    if (strcmp(op->name, "tt.dot") == 0 || strcmp(op->name, "tt.dot_scaled") == 0)
-        add_product(w, op);
-    else if (strcmp(op->name, "tt.get_program_id") == 0) {
-        uint32_t attribute = op->properties == ECH_MLIR_NONE ? ech_mlir_find(w->m, op->attributes, "axis") : ech_mlir_property(w->m, op, 0);
-        bool known = ech_mlir_integer(w->m, attribute, &axis) && axis >= 0 && axis < 3;
-        set(w, op->result, known ? (Scalar){true, (int64_t)w->block[axis]} : (Scalar){0});
-        return;
-    } else if (strcmp(op->name, "tt.load") == 0)
-        w->work->loaded += w->weight * elements(result) * (result ? result->bits : 0) / 8;
-    else if (strcmp(op->name, "tt.store") == 0 || strcmp(op->name, "tt.atomic_rmw") == 0) {
-        const EchMlirType *stored = type_of(w, op, 1);
-        w->work->stored += w->weight * elements(stored) * (stored ? stored->bits : 0) / 8;
-    } else if (strcmp(op->name, "tt.reduce") == 0 || strcmp(op->name, "tt.scan") == 0)
-        w->work->vector += w->weight * elements(type_of(w, op, 0)) * op->n_operands;
-    else if (strcmp(op->name, "tt.call") == 0) /* a function of its own: Pallas writes none */
-        w->work->assumed = true;
-    else if (strcmp(op->name, "scf.for") == 0) {
-        loop(w, op);
-        return;
-    } else if (strcmp(op->name, "scf.if") == 0) {
+    Kind kind = (Kind)w->kinds[op - ech_mlir_op(w->m, 0)];
+    Scalar first = {0}; /* of its results */
+    int64_t axis;
+    switch ((int)kind) {
+    case DOT: add_product(w, op); break;
+    case BLOCK:
+        if (number_of(w, op, "axis", &axis) && axis >= 0 && axis < 3)
+            first = (Scalar){true, (int64_t)w->block[axis]};
+        break;
+    case LOAD: w->work->loaded += w->weight * bytes_of(result); break;
+    case STORE: w->work->stored += w->weight * bytes_of(type_of(w, op, 1)); break;
+    case FOLD: w->work->vector += w->weight * elements(type_of(w, op, 0)) * op->n_operands; break;
+    case CALL: w->work->assumed = true; break; /* a function of its own: Pallas writes none */
+    case FOR: loop(w, op); return;
+    case IF: {
         Scalar condition = value(w, op, 0);
         w->work->assumed |= !condition.known;
         walk(w, region_of(w, op, condition.known && !condition.is ? 1 : 0));
-    } else if (strcmp(op->name, "scf.while") == 0) {
+        break;
+    }
+    case WHILE:
         w->work->assumed = true;
         walk(w, region_of(w, op, 0));
         walk(w, region_of(w, op, 1));
-    } else if (g_str_has_prefix(op->name, "math.") || strcmp(op->name, "tt.extern_elementwise") == 0) {
-        bool plain = strcmp(op->name, "math.absf") == 0 || strcmp(op->name, "math.absi") == 0 || strcmp(op->name, "math.fma") == 0;
-        *(plain ? &w->work->vector : &w->work->transcendental) += w->weight * elements(result);
-    } else if (g_str_has_prefix(op->name, "arith.")) {
-        const char *name = op->name + strlen("arith.");
+        break;
+    case PLAIN: w->work->vector += w->weight * elements(result); break;
+    case MATH: w->work->transcendental += w->weight * elements(result); break;
+    case OTHER: break;
+    default:
         if (result && result->kind == ECH_MLIR_TENSOR) {
             const EchMlirType *of = op->n_operands > 0 ? type_of(w, op, 0) : NULL;
-            if (strcmp(name, "constant") != 0 &&
-                (result->is_float || (of && of->is_float))) /* whole numbers are addresses and masks, of which little is left */
-                w->work->vector += w->weight * elements(result);
-        } else {
-            set(w, op->result, computed(w, op, name));
-            return;
-        }
+            bool counts = kind != CONSTANT && (result->is_float || (of && of->is_float)); /* whole numbers are addresses and masks, of which little is left */
+            w->work->vector += counts ? w->weight * elements(result) : 0;
+        } else
+            first = computed(w, op, kind);
     }
     for (uint32_t k = 0; k < op->n_results; k++)
-        set(w, op->result + k, (Scalar){0});
+        set(w, op->result + k, k == 0 ? first : (Scalar){0});
 }
 
 static void walk(Walk *w, uint32_t region)
@@ -245,7 +320,10 @@ bool ech_triton_read(const uint8_t *bytes, size_t n, const uint64_t grid[3], Ech
     uint64_t all = (uint64_t)blocks, samples = MIN(all, (uint64_t)MAX_SAMPLES);
     EchTritonWork work = {0};
     g_autofree Scalar *values = g_new0(Scalar, (size_t)m->n_values + 1);
-    Walk w = {.m = m, .values = values, .visits = MAX_VISITS, .work = &work, .weight = blocks / (double)samples};
+    g_autofree uint8_t *of_ops = g_new(uint8_t, (size_t)m->ops->len + 1);
+    for (guint k = 0; k < m->ops->len; k++)
+        of_ops[k] = (uint8_t)kind_of(ech_mlir_op(m, k)->name);
+    Walk w = {.m = m, .kinds = of_ops, .values = values, .visits = MAX_VISITS, .work = &work, .weight = blocks / (double)samples};
     for (uint64_t s = 0; s < samples; s++) {
         double share = ((double)s + 0.5) * GOLDEN;
         uint64_t at = samples == all ? s : MIN((uint64_t)((share - floor(share)) * (double)all), all - 1);
