@@ -106,6 +106,18 @@ EchId ech_graph_add_body(EchGraph *graph, const char *name)
     return graph->computations->len - 1;
 }
 
+EchId ech_graph_add_reducer(EchGraph *graph, EchHlo opcode, EchId scalar)
+{
+    EchId body = ech_graph_add_body(graph, "reducer"), sides[2];
+    for (unsigned s = 0; s < 2; s++) {
+        sides[s] = ech_graph_add_new(graph, body, ECH_HLO_PARAMETER, "reducer-side", scalar, NULL, 0);
+        ech_graph_node(graph, sides[s])->number = (int64_t)s;
+    }
+    EchId sum = ech_graph_add_new(graph, body, opcode, "reducer-sum", scalar, sides, 2);
+    ech_graph_computation(graph, body)->root = sum;
+    return body;
+}
+
 void ech_graph_set_called(EchGraph *graph, EchId id, EchId computation)
 {
     EchInstruction *node = ech_graph_node(graph, id);

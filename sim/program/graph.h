@@ -111,6 +111,8 @@ void ech_graph_become(EchGraph *graph, EchId id, EchHlo opcode, const EchId *ope
 EchId ech_graph_spread(EchGraph *graph, EchId computation, EchId id, const int8_t *to, const uint64_t *dims, uint8_t rank);
 /** A new body of a fusion, a reducer or an asynchronous computation, with no instruction yet; @name is made unlike others. */
 EchId ech_graph_add_body(EchGraph *graph, const char *name);
+/** A new reducer that combines two numbers of shape @scalar by @opcode. */
+EchId ech_graph_add_reducer(EchGraph *graph, EchHlo opcode, EchId scalar);
 void ech_graph_set_called(EchGraph *graph, EchId id, EchId computation);
 void ech_graph_add_control(EchGraph *graph, EchId id, EchId predecessor);
 /** A shape of the source, tiled where the program's arrays are. */

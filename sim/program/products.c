@@ -174,18 +174,6 @@ static EchId convert(EchGraph *g, EchId computation, EchId id, const EchLayout *
     return ech_graph_add_new(g, computation, ECH_HLO_CONVERT, "dot-convert", ech_graph_array(g, type, dims, rank), &id, 1);
 }
 
-static EchId adder(EchGraph *g, EchId scalar)
-{
-    EchId body = ech_graph_add_body(g, "dot-add"), sides[2];
-    for (unsigned s = 0; s < 2; s++) {
-        sides[s] = ech_graph_add_new(g, body, ECH_HLO_PARAMETER, "dot-side", scalar, NULL, 0);
-        ech_graph_node(g, sides[s])->number = (int64_t)s;
-    }
-    EchId sum = ech_graph_add_new(g, body, ECH_HLO_ADD, "dot-sum", scalar, sides, 2);
-    ech_graph_computation(g, body)->root = sum;
-    return body;
-}
-
 /* The sum over the product's dimensions that @whole has and the vector as well. */
 static void sum_products(EchGraph *g, EchId dot, const Side side[2], unsigned vector, const EchId operand[2], const char *metadata)
 {
@@ -212,7 +200,7 @@ static void sum_products(EchGraph *g, EchId dot, const Side side[2], unsigned ve
         dims[n_left++] = whole->dims[d];
     }
     EchId scalar = ech_graph_array(g, &type, NULL, 0), zero = ech_graph_add_new(g, computation, ECH_HLO_CONSTANT, "dot-zero", scalar, NULL, 0);
-    EchId inputs[2] = {product, zero}, body = adder(g, scalar);
+    EchId inputs[2] = {product, zero}, body = ech_graph_add_reducer(g, ECH_HLO_ADD, scalar);
     bool same = n_left == type.rank;
     for (uint8_t k = 0; k < n_left; k++)
         same = same && left[k] == (int8_t)k;

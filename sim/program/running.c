@@ -33,18 +33,6 @@ static bool operation(const EchGraph *g, EchId computation, EchHlo *ret)
     return simple;
 }
 
-static EchId reducer_of(EchGraph *g, EchHlo opcode, EchId scalar)
-{
-    EchId body = ech_graph_add_body(g, "running-add"), sides[2];
-    for (unsigned s = 0; s < 2; s++) {
-        sides[s] = ech_graph_add_new(g, body, ECH_HLO_PARAMETER, "running-side", scalar, NULL, 0);
-        ech_graph_node(g, sides[s])->number = (int64_t)s;
-    }
-    EchId sum = ech_graph_add_new(g, body, opcode, "running-sum", scalar, sides, 2);
-    ech_graph_computation(g, body)->root = sum;
-    return body;
-}
-
 static void describe(EchGraph *g, EchId id, const char *text)
 {
     EchInstruction *node = ech_graph_node(g, id);
@@ -86,7 +74,7 @@ static EchId window(Maker *m, const uint64_t *dims, uint8_t rank, uint8_t dim, E
     g_autofree char *text = g_strdup_printf("window={size=%s pad=%s}", sizes, pads);
     EchId made = add(m, ECH_HLO_REDUCE_WINDOW, dims, rank, (EchId[]){array, m->start}, 2, text);
     if (m->reducer == ECH_NONE)
-        m->reducer = reducer_of(m->g, m->opcode, ech_graph_array(m->g, &m->type, NULL, 0));
+        m->reducer = ech_graph_add_reducer(m->g, m->opcode, ech_graph_array(m->g, &m->type, NULL, 0));
     ech_graph_set_called(m->g, made, m->reducer);
     return made;
 }
