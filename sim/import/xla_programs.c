@@ -838,6 +838,13 @@ bool ech_xla_programs_beside(EchCapture *capture, const char *path, EchDiag *dia
         unknown += !all[i].op;
     give_all(capture, all, n, diag);
     mark_runs(capture, runs, &b, all, n);
+    const char *many = programs->len == 1 ? "" : "s";
+    if (unknown == n)
+        ech_diag_remark(diag, "none of the recording's %u kernels has the name of one in the program%s beside (%s): another run's, or not XLA's", n, many,
+                        path);
+    else
+        ech_diag_remark(diag, "what %u of the recording's %u kernels move and compute is told by the program%s beside%s", n - unknown, n, many,
+                        unknown > 0 ? "; of the others it is not known" : "");
     ech_diag_note(diag, "programs_beside", programs->len);
     ech_diag_note(diag, "kernels_not_in_programs", unknown - b.several);
     ech_diag_note(diag, "kernels_in_several_programs", b.several);

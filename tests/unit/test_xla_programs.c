@@ -117,6 +117,8 @@ START_TEST(kernels_by_name)
     ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_not_in_programs"), captures[_i].unknown);
     ck_assert_uint_eq(ech_diag_count(import->diag, "programs_beside"), 2);
     ck_assert(!ech_test_says(import->diag, "xla_dump_to"));
+    ck_assert(ech_test_says(import->diag, captures[_i].found ? "kernels move and compute is told by the programs beside"
+                                                             : "none of the recording's 1 kernels has the name of one"));
 }
 END_TEST
 
