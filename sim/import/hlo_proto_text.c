@@ -76,6 +76,15 @@ static void append_window(GString *text, const EchWire *parent, const EchWireFie
         return;
     g_string_append(text, ", window={");
     for (size_t k = 0; k < G_N_ELEMENTS(keys); k++) {
+        bool said = k == 0; /* as XLA's text has it: what says nothing is left out */
+        for (guint d = 0; d < dims->len; d++) {
+            const WindowDim *dim = &g_array_index(dims, WindowDim, d);
+            const bool says[] = {
+                true, dim->stride != 1, dim->low != 0 || dim->high != 0, dim->base_dilation != 1, dim->window_dilation != 1, dim->reversal != 0};
+            said |= says[k];
+        }
+        if (!said)
+            continue;
         g_string_append_printf(text, "%s%s=", k > 0 ? " " : "", keys[k]);
         for (guint d = 0; d < dims->len; d++) {
             const WindowDim *dim = &g_array_index(dims, WindowDim, d);

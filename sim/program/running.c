@@ -150,7 +150,7 @@ static bool runs_along(const EchInstruction *i, const EchLayout *from, const Ech
         for (unsigned back = 0; back < 2 && from->dims[d] > BASE; back++) {
             g_autofree char *own = g_strdup_printf(back ? "0_%" G_GUINT64_FORMAT : "%" G_GUINT64_FORMAT "_0", from->dims[d] - 1);
             g_autofree char *pads = along(from->rank, d, own, "0_0"), *whole = g_strdup_printf("{size=%s pad=%s}", sizes, pads);
-            if (is_text(text, n, whole) || is_text(text, n, whole + 1) || (n + 2 == strlen(whole) && memcmp(text, whole + 1, n) == 0)) {
+            if (is_text(text, n, whole)) {
                 *ret_dim = d;
                 *ret_backwards = back;
                 return true;

@@ -667,6 +667,16 @@ START_TEST(running_sums_are_windows_of_16_on_gpus)
 }
 END_TEST
 
+/* As protobuf a program's windows are those of its text: JAX's running sums along both dimensions of f32[64,5000]. */
+START_TEST(running_sums_read_as_protobuf)
+{
+    const EchImportOptions options = {.device = "h100-sxm", .ignore_beside = true};
+    g_autoptr(EchImport) gpu = ech_test_import(ECH_SOURCE_DIR "/tests/fuzz/corpus/hlo_proto/running_sums.before.pb", &options);
+    ck_assert_str_eq(gpu->format, "hlo_proto");
+    ck_assert_uint_eq(count_of(gpu->program, ECH_HLO_REDUCE_WINDOW, true), 4 + 2); /* 5,000, 313, 20, 2; 64, 4 */
+}
+END_TEST
+
 /* Convolutions whose two ends differ, or whose input is spread, read a padded copy on a GPU, which those of one input share; the input's gradient does not. */
 START_TEST(convolutions_read_padded_copies_on_gpus)
 {
@@ -1372,6 +1382,7 @@ int main(void)
     tcase_add_test(small, products_with_vectors_are_sums);
     tcase_add_test(small, ragged_products_are_masked_on_gpus);
     tcase_add_test(small, running_sums_are_windows_of_16_on_gpus);
+    tcase_add_test(small, running_sums_read_as_protobuf);
     tcase_add_test(small, convolutions_read_padded_copies_on_gpus);
     tcase_add_test(small, kernels_on_gpus);
     tcase_add_test(small, reshapes_are_turned_for_their_lanes);
