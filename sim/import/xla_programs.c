@@ -8,7 +8,6 @@
 #include "sim/import/import.h"
 #include "sim/trace/step.h"
 
-#include <glib/gstdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -444,8 +443,10 @@ void ech_xla_programs_apply(EchXlaPrograms *programs, EchCapture *capture, EchDi
 /* One of XLA's ranges: a run of a program, or the launch of an instruction. */
 typedef struct {
     EchTime start, end;
-    GPtrArray *programs; /* of a module's run: those that it may be of; borrowed */
-    char *name;          /* of an instruction's */
+    size_t item;
+    EchId text;          /* the item's name */
+    char *name;          /* what of that says whose it is, "jit_step(21)" or "while.17" */
+    GPtrArray *programs; /* of a module's run: those that it may be of, where they are there; borrowed */
 } Range;
 
 /* What kernels of a name may run for, of programs that ran. */
@@ -459,11 +460,10 @@ typedef struct {
     EchCapture *capture;
     GPtrArray *programs; /* Program, owned */
     GHashTable *ran;     /* "jit_step(21)" -> GPtrArray of programs */
-    GArray *launches;    /* Range: of instructions, in the order of their starts */
+    GArray *launches;    /* Range: of instructions, in the order of their starts; borrowed */
     GArray *modules;     /* Range: of runs, likewise */
     GArray *runs;        /* Range: of those the ones that are of other programs than the run before */
     GHashTable *matches; /* kernel's name -> Matches */
-    uint64_t several;    /* kernels that are of one of several programs */
 } Beside;
 
 static gint by_name_of_file(gconstpointer a, gconstpointer b)
@@ -556,28 +556,37 @@ static void clear_range(gpointer data)
     g_free(((Range *)data)->name);
 }
 
-static void find_ranges(Beside *b)
+static GArray *ranges_new(void)
 {
-    for (size_t i = 0; i < ech_capture_n_items(b->capture); i++) {
-        const EchItem *item = ech_capture_item(b->capture, i);
-        Range range = {.start = item->start, .end = item->start + MAX(item->duration, 0)};
+    GArray *ranges = g_array_new(FALSE, FALSE, sizeof(Range));
+    g_array_set_clear_func(ranges, clear_range);
+    return ranges;
+}
+
+/* Those of instructions and of runs, each in the order of their starts. */
+static void find_ranges(EchCapture *capture, GArray *launches, GArray *modules)
+{
+    for (size_t i = 0; i < ech_capture_n_items(capture); i++) {
+        const EchItem *item = ech_capture_item(capture, i);
+        if (item->kind != ECH_ITEM_MARK || item->start == ECH_TIME_NONE)
+            continue;
         bool module;
-        if (item->kind != ECH_ITEM_MARK || item->start == ECH_TIME_NONE || item->duration == ECH_TIME_NONE)
-            continue;
-        g_autofree char *name = ech_capture_xla_range(ech_trace_builder_peek_string(ech_capture_builder(b->capture), item->name), &module);
-        if (!name)
-            continue;
-        if (module)
-            range.programs = programs_called(b, name);
-        else
-            range.name = g_steal_pointer(&name);
-        g_array_append_val(module ? b->modules : b->launches, range);
+        Range range = {.start = item->start, .end = item->start + MAX(item->duration, 0), .item = i, .text = item->name};
+        range.name = ech_capture_xla_range(ech_trace_builder_peek_string(ech_capture_builder(capture), item->name), &module);
+        if (range.name)
+            g_array_append_val(module ? modules : launches, range);
     }
-    g_array_sort(b->launches, by_start);
-    g_array_sort(b->modules, by_start);
+    g_array_sort(launches, by_start);
+    g_array_sort(modules, by_start);
+}
+
+/* Which programs runs may be of. */
+static void find_programs(Beside *b)
+{
     for (guint i = 0; i < b->modules->len; i++) {
-        const Range *range = &g_array_index(b->modules, Range, i);
-        if (i == 0 || g_array_index(b->modules, Range, i - 1).programs != range->programs)
+        Range *range = &g_array_index(b->modules, Range, i);
+        range->programs = programs_called(b, range->name);
+        if (i == 0 || range[-1].programs != range->programs)
             g_array_append_vals(b->runs, range, 1);
     }
 }
@@ -676,7 +685,7 @@ static void join_call(const Beside *b, EchTime issued, EchId name, Joined *j)
     }
 }
 
-static guint join_all(Beside *b, Joined *all)
+static guint join_all(const Beside *b, Joined *all)
 {
     guint n = 0;
     for (size_t i = 0; i < ech_capture_n_items(b->capture); i++) {
@@ -701,7 +710,6 @@ static guint join_all(Beside *b, Joined *all)
             const Matches *matches = matches_of(b, item->name);
             all[i].program = choose(b, matches, item->start, &run);
             all[i].op = all[i].program ? g_hash_table_lookup(matches->programs, all[i].program) : NULL;
-            b->several += !all[i].op && g_hash_table_size(matches->programs) > 1;
             if (!matches->first)
                 all[i].program = last;
         }
@@ -712,63 +720,29 @@ static guint join_all(Beside *b, Joined *all)
     return n;
 }
 
-/* A run of a program, by its range. */
-typedef struct {
-    EchTime start;
-    size_t item;
-    EchId name;
-} Run;
-
-static gint by_time(gconstpointer a, gconstpointer b)
-{
-    const Run *x = a, *y = b;
-    return x->start < y->start ? -1 : x->start > y->start;
-}
-
-static GArray *find_runs(EchCapture *capture)
-{
-    GArray *runs = g_array_new(FALSE, FALSE, sizeof(Run));
-    for (size_t i = 0; i < ech_capture_n_items(capture); i++) {
-        const EchItem *item = ech_capture_item(capture, i);
-        bool module = false;
-        g_autofree char *name = item->kind == ECH_ITEM_MARK && item->start != ECH_TIME_NONE
-                                    ? ech_capture_xla_range(ech_trace_builder_peek_string(ech_capture_builder(capture), item->name), &module)
-                                    : NULL;
-        Run run = {item->start, i, item->name};
-        if (name && module)
-            g_array_append_val(runs, run);
-    }
-    g_array_sort(runs, by_time);
-    return runs;
-}
-
 /* The names of runs before which the device had not done all that it was asked, where calls are not told: a set. */
-static GHashTable *find_ahead(EchCapture *capture, const GArray *runs)
+static GHashTable *find_ahead(EchCapture *capture, const GArray *modules)
 {
     GHashTable *ahead = g_hash_table_new(NULL, NULL);
     for (size_t i = 0; i < ech_capture_n_items(capture); i++) {
         const EchItem *item = ech_capture_item(capture, i);
         if (item->kind != ECH_ITEM_KERNEL || item->start == ECH_TIME_NONE || item->duration == ECH_TIME_NONE || item->issued < item->start)
             continue;
-        guint low = 0, high = runs->len;
-        ECH_SEARCH(low, high, middle, g_array_index(runs, Run, middle).start <= item->start);
-        for (; low < runs->len && g_array_index(runs, Run, low).start < item->start + item->duration; low++)
-            g_hash_table_add(ahead, GUINT_TO_POINTER(g_array_index(runs, Run, low).name));
+        for (guint k = begun(modules, item->start); k < modules->len && g_array_index(modules, Range, k).start < item->start + item->duration; k++)
+            g_hash_table_add(ahead, GUINT_TO_POINTER(g_array_index(modules, Range, k).text));
     }
     return ahead;
 }
 
-/* Runs of a program that the host was ahead with become what the device did: from the first kernel of a run to its last, of which each run has as many as the
- * others. False: that is not known. */
-static bool place_runs(Beside *b, const GArray *runs, EchId name, const Joined *all, guint n)
+/* Runs of the program of @one that the host was ahead with become what the device did: from the first kernel of a run to its last, of which each run has as
+ * many as the others. False: that is not known. */
+static bool place_runs(const Beside *b, const Range *one, const Joined *all, guint n)
 {
-    bool module;
-    g_autofree char *called = ech_capture_xla_range(ech_trace_builder_peek_string(ech_capture_builder(b->capture), name), &module);
-    const GPtrArray *programs = programs_called(b, called);
+    const GPtrArray *programs = one->programs;
     guint kernels = 0, times = 0, at = 0, next = 0;
     uint64_t device = 0;
-    for (guint i = 0; i < runs->len; i++)
-        times += g_array_index(runs, Run, i).name == name;
+    for (guint i = 0; i < b->modules->len; i++)
+        times += g_array_index(b->modules, Range, i).text == one->text;
     for (guint i = 0; i < n && programs->len == 1; i++) {
         if (all[i].program != programs->pdata[0] || !all[i].op)
             continue;
@@ -783,9 +757,9 @@ static bool place_runs(Beside *b, const GArray *runs, EchId name, const Joined *
         if (all[i].program != programs->pdata[0] || !all[i].op)
             continue;
         if (at++ % (kernels / times) == 0) {
-            while (g_array_index(runs, Run, next).name != name)
+            while (g_array_index(b->modules, Range, next).text != one->text)
                 next++;
-            mark = ech_capture_item(b->capture, g_array_index(runs, Run, next++).item);
+            mark = ech_capture_item(b->capture, g_array_index(b->modules, Range, next++).item);
             mark->start = MAX(mark->start, all[i].start);
             mark->issued = mark->start - 1; /* before what begins then */
         }
@@ -796,14 +770,14 @@ static bool place_runs(Beside *b, const GArray *runs, EchId name, const Joined *
 
 /* Runs of programs, which may be steps: what the device does belongs to the run that the host was at when it asked for that. @b, with @all kernels, where the
  * programs are there; else NULL. */
-static void mark_runs(EchCapture *capture, const GArray *runs, Beside *b, const Joined *all, guint n)
+static void mark_runs(EchCapture *capture, const GArray *modules, const Beside *b, const Joined *all, guint n)
 {
-    g_autoptr(GHashTable) ahead = find_ahead(capture, runs), settled = g_hash_table_new(NULL, NULL);
-    for (guint i = 0; i < runs->len; i++) {
-        const Run *run = &g_array_index(runs, Run, i);
-        gpointer name = GUINT_TO_POINTER(run->name);
+    g_autoptr(GHashTable) ahead = find_ahead(capture, modules), settled = g_hash_table_new(NULL, NULL);
+    for (guint i = 0; i < modules->len; i++) {
+        const Range *run = &g_array_index(modules, Range, i);
+        gpointer name = GUINT_TO_POINTER(run->text);
         if (g_hash_table_contains(ahead, name) && !g_hash_table_contains(settled, name)) {
-            if (!b || !place_runs(b, runs, run->name, all, n))
+            if (!b || !place_runs(b, run, all, n))
                 continue;
             g_hash_table_add(settled, name);
         }
@@ -811,47 +785,50 @@ static void mark_runs(EchCapture *capture, const GArray *runs, Beside *b, const 
     }
 }
 
-bool ech_xla_programs_beside(EchCapture *capture, const char *path, EchDiag *diag, GError **error)
+/* Says, and counts, how many kernels the programs tell of. */
+static void tell(const Beside *b, const Joined *all, guint n, const char *path, EchDiag *diag)
 {
-    g_autoptr(GArray) runs = find_runs(capture);
-    if (!path)
-        mark_runs(capture, runs, NULL, NULL, 0);
-    if (!path && runs->len > 0)
-        ech_diag_remark(diag, "its kernels are of programs that XLA compiled, which say what each moves and computes: run again with "
-                              "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_proto', and give --beside DIR here");
-    if (!path)
-        return true;
-    g_autoptr(GPtrArray) programs = read_files(path, diag, error);
-    if (!programs)
-        return false;
-    Beside b = {.capture = capture, .programs = programs};
-    b.ran = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
-    b.launches = g_array_new(FALSE, FALSE, sizeof(Range));
-    g_array_set_clear_func(b.launches, clear_range);
-    b.modules = g_array_new(FALSE, FALSE, sizeof(Range));
-    b.runs = g_array_new(FALSE, FALSE, sizeof(Range));
-    b.matches = g_hash_table_new_full(NULL, NULL, NULL, matches_free);
-    find_ranges(&b);
-    g_autofree Joined *all = g_new0(Joined, ech_capture_n_items(capture) + 1);
-    guint n = join_all(&b, all), unknown = 0;
-    for (guint i = 0; i < n; i++)
+    guint unknown = 0, several = 0;
+    for (guint i = 0; i < n; i++) {
+        const Matches *matches = g_hash_table_lookup(b->matches, GUINT_TO_POINTER(ech_capture_item(b->capture, all[i].launched.item)->name));
         unknown += !all[i].op;
-    give_all(capture, all, n, diag);
-    mark_runs(capture, runs, &b, all, n);
-    const char *many = programs->len == 1 ? "" : "s";
+        several += !all[i].op && matches && g_hash_table_size(matches->programs) > 1;
+    }
+    const char *many = b->programs->len == 1 ? "" : "s";
     if (unknown == n)
         ech_diag_remark(diag, "none of the recording's %u kernels has the name of one in the program%s beside (%s): another run's, or not XLA's", n, many,
                         path);
     else
         ech_diag_remark(diag, "what %u of the recording's %u kernels move and compute is told by the program%s beside%s", n - unknown, n, many,
                         unknown > 0 ? "; of the others it is not known" : "");
-    ech_diag_note(diag, "programs_beside", programs->len);
-    ech_diag_note(diag, "kernels_not_in_programs", unknown - b.several);
-    ech_diag_note(diag, "kernels_in_several_programs", b.several);
-    g_hash_table_unref(b.matches);
-    g_array_unref(b.runs);
-    g_array_unref(b.modules);
-    g_array_unref(b.launches);
-    g_hash_table_unref(b.ran);
+    ech_diag_note(diag, "programs_beside", b->programs->len);
+    ech_diag_note(diag, "kernels_not_in_programs", unknown - several);
+    ech_diag_note(diag, "kernels_in_several_programs", several);
+}
+
+bool ech_xla_programs_beside(EchCapture *capture, const char *path, EchDiag *diag, GError **error)
+{
+    g_autoptr(GArray) launches = ranges_new(), modules = ranges_new();
+    find_ranges(capture, launches, modules);
+    if (!path) {
+        mark_runs(capture, modules, NULL, NULL, 0);
+        if (modules->len > 0)
+            ech_diag_remark(diag, "its kernels are of programs that XLA compiled, which say what each moves and computes: run again with "
+                                  "XLA_FLAGS='--xla_dump_to=DIR --xla_dump_hlo_as_proto', and give --beside DIR here");
+        return true;
+    }
+    g_autoptr(GPtrArray) programs = read_files(path, diag, error);
+    if (!programs)
+        return false;
+    g_autoptr(GHashTable) ran = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, (GDestroyNotify)g_ptr_array_unref);
+    g_autoptr(GHashTable) matches = g_hash_table_new_full(NULL, NULL, NULL, matches_free);
+    g_autoptr(GArray) runs = g_array_new(FALSE, FALSE, sizeof(Range));
+    Beside b = {.capture = capture, .programs = programs, .ran = ran, .launches = launches, .modules = modules, .runs = runs, .matches = matches};
+    find_programs(&b);
+    g_autofree Joined *all = g_new0(Joined, ech_capture_n_items(capture) + 1);
+    guint n = join_all(&b, all);
+    give_all(capture, all, n, diag);
+    tell(&b, all, n, path, diag);
+    mark_runs(capture, modules, &b, all, n);
     return true;
 }
