@@ -2,6 +2,7 @@
 #include "sim/program/mosaic.h"
 
 #include "sim/base/hash.h"
+#include "sim/program/mlir_arith.h"
 #include "sim/program/mlir_bytecode.h"
 
 #include <math.h>
@@ -232,6 +233,7 @@ typedef struct {
     int64_t number;
     uint32_t callee; /* CALL: the function; ECH_MLIR_NONE: there is none of its name */
     uint16_t held;   /* ALLOCATE: 1 + the array of the kernel's own; 0: none yet */
+    EchMlirArith arith;
 } Step;
 
 typedef struct {
@@ -286,60 +288,6 @@ static Kind kind_of(const EchMlirModule *m, const EchMlirOp *op)
 }
 
 /* ---- Scalars ---- */
-
-static bool compute(const char *name, int64_t a, int64_t b, int64_t *ret)
-{
-    bool divides = b != 0 && !(a == INT64_MIN && b == -1);
-    if (strcmp(name, "arith.addi") == 0)
-        return !__builtin_add_overflow(a, b, ret);
-    if (strcmp(name, "arith.subi") == 0)
-        return !__builtin_sub_overflow(a, b, ret);
-    if (strcmp(name, "arith.muli") == 0)
-        return !__builtin_mul_overflow(a, b, ret);
-    if (strcmp(name, "arith.andi") == 0)
-        *ret = a & b;
-    else if (strcmp(name, "arith.ori") == 0)
-        *ret = a | b;
-    else if (strcmp(name, "arith.xori") == 0)
-        *ret = a ^ b;
-    else if (strcmp(name, "arith.maxsi") == 0 || strcmp(name, "arith.maxui") == 0)
-        *ret = MAX(a, b);
-    else if (strcmp(name, "arith.minsi") == 0 || strcmp(name, "arith.minui") == 0)
-        *ret = MIN(a, b);
-    else if (divides && (strcmp(name, "arith.divsi") == 0 || strcmp(name, "arith.divui") == 0))
-        *ret = a / b;
-    else if (divides && (strcmp(name, "arith.remsi") == 0 || strcmp(name, "arith.remui") == 0))
-        *ret = a % b;
-    else if (divides && strcmp(name, "arith.floordivsi") == 0)
-        *ret = a / b - (a % b != 0 && (a < 0) != (b < 0));
-    else if (divides && strcmp(name, "arith.ceildivsi") == 0)
-        *ret = a / b + (a % b != 0 && (a < 0) == (b < 0));
-    else if (b >= 0 && b < 32 && a >= 0 && a <= INT32_MAX && strcmp(name, "arith.shli") == 0)
-        *ret = a << b;
-    else if (b >= 0 && b < 32 && strcmp(name, "arith.shrsi") == 0)
-        *ret = a >> b;
-    else
-        return false;
-    return true;
-}
-
-/* The predicates of arith.cmpi in their order; the unsigned ones as signed, which indices are. */
-static bool compare(int64_t predicate, int64_t a, int64_t b, int64_t *ret)
-{
-    switch (predicate) {
-    case 0: *ret = a == b; return true;
-    case 1: *ret = a != b; return true;
-    case 2:
-    case 6: *ret = a < b; return true;
-    case 3:
-    case 7: *ret = a <= b; return true;
-    case 4:
-    case 8: *ret = a > b; return true;
-    case 5:
-    case 9: *ret = a >= b; return true;
-    default: return false;
-    }
-}
 
 static Value value_of(const Walk *w, const EchMlirOp *op, uint32_t k)
 {
@@ -555,13 +503,13 @@ static bool settles(const Walk *w, const EchMlirOp *op, const char *name, Value 
                              (operand.value != 0 && type && type->bits == 1 && strcmp(name, "arith.ori") == 0));
 }
 
-static Value computed(const Walk *w, const EchMlirOp *op, Value a, Value b)
+static Value computed(const Walk *w, const EchMlirOp *op, const Step *step, Value a, Value b)
 {
     const char *name = short_name(op->name);
     Value made = {0};
     if (!(a.known && b.known) && (settles(w, op, name, a) || settles(w, op, name, b)))
         return (Value){.known = true, .value = a.known ? a.value : b.value, .guessed = a.known ? a.guessed : b.guessed};
-    if (a.known && b.known && compute(name, a.value, b.value, &made.value)) {
+    if (a.known && b.known && ech_mlir_compute(step->arith, a.value, b.value, &made.value)) {
         made.known = true;
         made.guessed = a.guessed || b.guessed;
     } else if (strcmp(name, "arith.minsi") == 0 || strcmp(name, "arith.maxsi") == 0) {
@@ -576,7 +524,7 @@ static Value compared(const Step *step, Value a, Value b)
 {
     bool same = !a.known && !b.known && a.symbol != 0 && a.symbol == b.symbol;
     Value result = {.guessed = a.guessed || b.guessed};
-    result.known = step->known && (same || (a.known && b.known)) && compare(step->number, same ? 0 : a.value, same ? 0 : b.value, &result.value);
+    result.known = step->known && (same || (a.known && b.known)) && ech_mlir_compare(step->number, same ? 0 : a.value, same ? 0 : b.value, &result.value);
     if (!result.known && step->known && step->number == 0)
         result.below = b.from;
     return result;
@@ -626,7 +574,7 @@ static void scalar(Walk *w, const EchMlirOp *op, const Step *step)
     Value a = value_of(w, op, 0), b = op->n_operands > 1 ? value_of(w, op, 1) : (Value){0}, result = {0};
     Value way = way_of_scalars(w, op, step);
     switch ((int)step->kind) {
-    case SCALAR: result = computed(w, op, a, b); break;
+    case SCALAR: result = computed(w, op, step, a, b); break;
     case COMPARE: result = compared(step, a, b); break;
     case SELECT: result = selected(a, b, value_of(w, op, 2)); break;
     case CAST: { /* one bit is true or false, and all ones as a signed number */
@@ -1730,6 +1678,7 @@ static void read_steps(Walk *w)
         const EchMlirOp *op = ech_mlir_op(m, i);
         Step *step = &w->steps[i];
         step->kind = kind_of(m, op);
+        step->arith = ech_mlir_arith(short_name(op->name));
         if (step->kind == CONSTANT || step->kind == COMPARE)
             step->known = ech_mlir_integer(m, ech_mlir_find(m, op->attributes, step->kind == CONSTANT ? "value" : "predicate"), &step->number);
         if (strcmp(short_name(op->name), "func.func") != 0)

@@ -11,10 +11,10 @@
  * conditionals, calls and async computations inline, before the instruction that runs them; times of live ranges are its positions.
  *
  * The files: program.c holds it and derive.c derives; assign.c makes a buffer assignment (share.c), assignment.c counts one; what instructions cost is work.c's
- * and touched.c's, as kernels price_kernels.c's, gpu_launch.c's (gpu_library.c) and own_kernel.c's (mosaic.c, mlir_bytecode.c), on a chip with stationary
- * weights price_stationary.c's. A program without a schedule is a graph.h on its way: unscheduled.c, then products.c, masks.c, sink.c, host_offload.c, fuse.c,
- * join.c, copies.c, and schedule.c. Placement takes place_inputs.c and place_rewrite.c, donation donation.c; origin.c names arrays; lower.c (lower_buffers.c)
- * makes a trace.
+ * and touched.c's, as kernels price_kernels.c's, gpu_launch.c's (gpu_library.c) and own_kernel.c's (mosaic.c, triton.c, both by mlir_bytecode.c and
+ * mlir_arith.c), on a chip with stationary weights price_stationary.c's. A program without a schedule is a graph.h on its way: unscheduled.c, then products.c,
+ * on TPUs transforms.c, masks.c, sink.c, on GPUs ragged.c, running.c, conv_pads.c, split_sums.c, then host_offload.c, fuse.c, join.c, copies.c, and schedule.c.
+ * Placement takes place_inputs.c and place_rewrite.c, donation donation.c; origin.c names arrays; lower.c (lower_buffers.c) makes a trace.
  */
 #pragma once
 #include "models/kernel/grid.h"

@@ -1,5 +1,6 @@
 /** @file triton.c  Triton's operations, counted. */
 #include "sim/program/triton.h"
+#include "sim/program/mlir_arith.h"
 #include "sim/program/mlir_bytecode.h"
 
 #include <math.h>
@@ -24,19 +25,7 @@ typedef enum {
     CONSTANT, /* arithmetic from here on */
     SELECT,
     CAST,
-    ADD,
-    SUB,
-    MUL,
-    LEAST,
-    LARGEST,
-    AND,
-    OR,
-    XOR,
     COMPARE,
-    DIV,
-    REM,
-    FLOOR,
-    CEIL,
     ARITH
 } Kind;
 
@@ -66,23 +55,7 @@ static const struct {
     {"arith.extsi", CAST},
     {"arith.extui", CAST},
     {"arith.trunci", CAST},
-    {"arith.addi", ADD},
-    {"arith.subi", SUB},
-    {"arith.muli", MUL},
-    {"arith.minsi", LEAST},
-    {"arith.minui", LEAST},
-    {"arith.maxsi", LARGEST},
-    {"arith.maxui", LARGEST},
-    {"arith.andi", AND},
-    {"arith.ori", OR},
-    {"arith.xori", XOR},
     {"arith.cmpi", COMPARE},
-    {"arith.divsi", DIV},
-    {"arith.divui", DIV},
-    {"arith.remsi", REM},
-    {"arith.remui", REM},
-    {"arith.floordivsi", FLOOR},
-    {"arith.ceildivsi", CEIL},
 };
 
 static Kind kind_of(const char *name)
@@ -93,6 +66,12 @@ static Kind kind_of(const char *name)
     return g_str_has_prefix(name, "math.") ? MATH : g_str_has_prefix(name, "arith.") ? ARITH : OTHER;
 }
 
+/* An operation as the walk knows it. */
+typedef struct {
+    Kind kind;
+    EchMlirArith arith;
+} Step;
+
 typedef struct {
     bool known;
     int64_t is;
@@ -100,8 +79,8 @@ typedef struct {
 
 typedef struct {
     const EchMlirModule *m;
-    const uint8_t *kinds; /* Kind of each operation */
-    Scalar *values;       /* of the function's scope */
+    const Step *steps; /* of each operation */
+    Scalar *values;    /* of the function's scope */
     uint64_t block[3], visits;
     double weight; /* how often what is gone through happens */
     EchTritonWork *work;
@@ -134,29 +113,9 @@ static double elements(const EchMlirType *type)
     return n;
 }
 
-static bool compares(int64_t predicate, int64_t a, int64_t b)
-{
-    switch (predicate) { /* mlir/include/mlir/Dialect/Arith/IR/ArithBase.td; nothing here is as large as to need the unsigned ones */
-    case 0: return a == b;
-    case 1: return a != b;
-    case 2:
-    case 6: return a < b;
-    case 3:
-    case 7: return a <= b;
-    case 4:
-    case 8: return a > b;
-    default: return a >= b;
-    }
-}
-
 static bool is_small(int64_t number)
 {
     return number >= -INT32_MAX && number <= INT32_MAX;
-}
-
-static int64_t floor_div(int64_t a, int64_t b)
-{
-    return a / b - (a % b != 0 && (a < 0) != (b < 0));
 }
 
 /* An attribute that is a whole number: the first of the properties, in what knows none the one of that name. */
@@ -166,37 +125,21 @@ static bool number_of(const Walk *w, const EchMlirOp *op, const char *name, int6
 }
 
 /* A scalar operation; nothing known where it is no arithmetic on whole numbers. */
-static Scalar computed(const Walk *w, const EchMlirOp *op, Kind kind)
+static Scalar computed(const Walk *w, const EchMlirOp *op, const Step *step)
 {
-    Scalar a = value(w, op, 0), b = value(w, op, 1);
-    const Scalar unknown = {0};
-    int64_t number;
-    if (kind == CONSTANT)
-        return number_of(w, op, "value", &number) ? (Scalar){true, number} : unknown;
-    if (!a.known)
-        return unknown;
-    if (kind == SELECT)
-        return value(w, op, a.is ? 1 : 2);
-    if (kind == CAST)
-        return a;
-    if (!b.known || !is_small(a.is) || !is_small(b.is) || (kind >= DIV && b.is == 0))
-        return unknown;
-    switch ((int)kind) {
-    case ADD: return (Scalar){true, a.is + b.is};
-    case SUB: return (Scalar){true, a.is - b.is};
-    case MUL: return (Scalar){true, a.is * b.is};
-    case LEAST: return (Scalar){true, MIN(a.is, b.is)};
-    case LARGEST: return (Scalar){true, MAX(a.is, b.is)};
-    case AND: return (Scalar){true, a.is & b.is};
-    case OR: return (Scalar){true, a.is | b.is};
-    case XOR: return (Scalar){true, a.is ^ b.is};
-    case COMPARE: return number_of(w, op, "predicate", &number) ? (Scalar){true, compares(number, a.is, b.is)} : unknown;
-    case DIV: return (Scalar){true, a.is / b.is};
-    case REM: return (Scalar){true, a.is % b.is};
-    case FLOOR: return (Scalar){true, floor_div(a.is, b.is)};
-    case CEIL: return (Scalar){true, -floor_div(-a.is, b.is)};
-    default: return unknown;
-    }
+    Scalar a = value(w, op, 0), b = value(w, op, 1), made = {0};
+    int64_t predicate;
+    if (step->kind == CONSTANT)
+        made.known = number_of(w, op, "value", &made.is);
+    else if (a.known && step->kind == SELECT)
+        made = value(w, op, a.is ? 1 : 2);
+    else if (a.known && step->kind == CAST)
+        made = a;
+    else if (a.known && b.known && step->kind == COMPARE)
+        made.known = number_of(w, op, "predicate", &predicate) && ech_mlir_compare(predicate, a.is, b.is, &made.is);
+    else if (a.known && b.known)
+        made.known = ech_mlir_compute(step->arith, a.is, b.is, &made.is);
+    return made;
 }
 
 static void add_product(Walk *w, const EchMlirOp *op)
@@ -248,10 +191,10 @@ static double bytes_of(const EchMlirType *type)
 static void walk_op(Walk *w, const EchMlirOp *op)
 {
     const EchMlirType *result = ech_mlir_result_type(w->m, op);
-    Kind kind = (Kind)w->kinds[op - ech_mlir_op(w->m, 0)];
+    const Step *step = &w->steps[op - ech_mlir_op(w->m, 0)];
     Scalar first = {0}; /* of its results */
     int64_t axis;
-    switch ((int)kind) {
+    switch ((int)step->kind) {
     case DOT: add_product(w, op); break;
     case BLOCK:
         if (number_of(w, op, "axis", &axis) && axis >= 0 && axis < 3)
@@ -279,10 +222,11 @@ static void walk_op(Walk *w, const EchMlirOp *op)
     default:
         if (result && result->kind == ECH_MLIR_TENSOR) {
             const EchMlirType *of = op->n_operands > 0 ? type_of(w, op, 0) : NULL;
-            bool counts = kind != CONSTANT && (result->is_float || (of && of->is_float)); /* whole numbers are addresses and masks, of which little is left */
+            bool counts =
+                step->kind != CONSTANT && (result->is_float || (of && of->is_float)); /* whole numbers are addresses and masks, of which little is left */
             w->work->vector += counts ? w->weight * elements(result) : 0;
         } else
-            first = computed(w, op, kind);
+            first = computed(w, op, step);
     }
     for (uint32_t k = 0; k < op->n_results; k++)
         set(w, op->result + k, k == 0 ? first : (Scalar){0});
@@ -320,10 +264,10 @@ bool ech_triton_read(const uint8_t *bytes, size_t n, const uint64_t grid[3], Ech
     uint64_t all = (uint64_t)blocks, samples = MIN(all, (uint64_t)MAX_SAMPLES);
     EchTritonWork work = {0};
     g_autofree Scalar *values = g_new0(Scalar, (size_t)m->n_values + 1);
-    g_autofree uint8_t *of_ops = g_new(uint8_t, (size_t)m->ops->len + 1);
+    g_autofree Step *steps = g_new(Step, (size_t)m->ops->len + 1);
     for (guint k = 0; k < m->ops->len; k++)
-        of_ops[k] = (uint8_t)kind_of(ech_mlir_op(m, k)->name);
-    Walk w = {.m = m, .kinds = of_ops, .values = values, .visits = MAX_VISITS, .work = &work, .weight = blocks / (double)samples};
+        steps[k] = (Step){kind_of(ech_mlir_op(m, k)->name), ech_mlir_arith(ech_mlir_op(m, k)->name)};
+    Walk w = {.m = m, .steps = steps, .values = values, .visits = MAX_VISITS, .work = &work, .weight = blocks / (double)samples};
     for (uint64_t s = 0; s < samples; s++) {
         double share = ((double)s + 0.5) * GOLDEN;
         uint64_t at = samples == all ? s : MIN((uint64_t)((share - floor(share)) * (double)all), all - 1);
