@@ -13,6 +13,7 @@
  *   unified START END COUNTER VALUE ADDRESS FROM TO                               (1 bytes host to device, 2 bytes device to host, 3 CPU faults, 4 GPU faults)
  *   pool TIME OPERATION TYPE ADDRESS SIZE THRESHOLD | overhead START END KIND | mark TIME ID FLAGS "NAME" |
  *   refused KIND RESULT "ITS NAME" (a kind of record that CUPTI would not make) | without WHAT (the same, as written until November 2026)
+ *   taken (no kernel came, and buffers that CUPTI had asked for never came back: another profiler of the program's gets them)
  *   dropped BY_CUPTI NO_BUFFER
  *   end
  */
@@ -299,6 +300,7 @@ enum {
     LINE_CONTEXT,
     LINE_DROPPED,
     LINE_REFUSED,
+    LINE_TAKEN,
     LINE_OTHER,
     LINE_END,
 };
@@ -319,6 +321,7 @@ static const EchLineKind kinds[] = {
     [LINE_CONTEXT] = {"context", NULL, 2, false},
     [LINE_DROPPED] = {"dropped", NULL, 2, false},
     [LINE_REFUSED] = {"refused", NULL, 2, true},
+    [LINE_TAKEN] = {"taken", NULL, 0, false},
     [LINE_OTHER] = {"other", "other", 1, false},
     [LINE_END] = {"end", NULL, 0, false},
 };
@@ -354,6 +357,10 @@ static bool add_line(size_t which, void *data, GError **error)
         break;
     case LINE_DROPPED: ech_diag_dropped(r->ret->diag, "records_dropped_by_cupti", r->lines.fields[0], "%s:%zu", r->lines.where, r->lines.line); break;
     case LINE_REFUSED: add_refused(r); break;
+    case LINE_TAKEN:
+        ech_diag_remark(r->ret->diag, "the capture has no kernel: where the program started a profiler of its own (PyTorch's, JAX's), that one got CUPTI's records "
+                                      "from then on; capture it without");
+        break;
     case LINE_END: r->lines.ended = true; break;
     default: break;
     }

@@ -300,10 +300,17 @@ static bool sort_work(const EchGpuOperator *whole, const EchGpuName *name, EchGp
  * arXiv:2203.06717, appendix) lie on such a line. */
 #define RESULT_INSTRUCTIONS 80
 #define STEP_INSTRUCTIONS 16.4
-/* Where a thread has several channels that lie together (cuDNN's conv2d_c1_k1_nhwc), checks are theirs together and weights stay in registers: a multiply-add,
- * and what widens 16 bits. As much for the result as above. Held out: 3 x 3 over 64 x 384 x 14 x 14 in f16 on an H100 (traces/gpu_h100-sxm/operators.json.gz,
- * 15.7 us), f32 on an RTX PRO 6000 (tests/unit/test_gpu_kernel.c). */
-#define CHANNEL_STEP_INSTRUCTIONS 2
+/* Where a thread has several channels that lie together (cuDNN's conv2d_c1_k1_nhwc), checks are theirs together and weights stay in registers. From 3 x 3 and
+ * 5 x 5 of EfficientNet-B0 on an H200 (traces/gpu_h200/models). Held out: 7 x 7 of ConvNeXt-T there; 3 x 3 in f16 on an H100 (14.2 us on the H200, 9.5 here:
+ * 960 blocks where 924 find room at a time), f32 on an RTX PRO 6000 (tests/unit/test_gpu_kernel.c). */
+#define CHANNEL_RESULT_INSTRUCTIONS 14
+#define CHANNEL_STEP_INSTRUCTIONS 4.9
+/* The weights' gradient: as much for the result as where a thread works for one alone, a multiply-add, and what widens 16 bits. */
+#define FILTER_STEP_INSTRUCTIONS 2
+/* The array's gradient (cuDNN's dgrad2d_c1_k1_nhwc): for each of its elements and each weight, with those that a stride leaves out. From 3 x 3 and 5 x 5 of
+ * EfficientNet-B0 on an H200 (traces/gpu_h200/models). Held out: 7 x 7 of ConvNeXt-T there. */
+#define GRADIENT_RESULT_INSTRUCTIONS 42
+#define GRADIENT_STEP_INSTRUCTIONS 7.6
 /* The same where the threads of a block add up for one weight: divisions for each. What forward and backward of 3x3x3 on a V100 leave for it (PyTorch's pull
  * request 40801). And of what a thread waits for from L2 each time so much of a trip to memory: assumed. */
 #define SUM_INSTRUCTIONS 103
@@ -318,18 +325,27 @@ static bool direct_work(const EchGpuOperator *whole, const EchGpuName *name, Ech
     double threads = (double)ech_gpu_blocks(launch) * ech_gpu_threads(launch), steps = (double)whole->steps, instructions = 0, trips = 0;
     uint64_t each = ech_dtype_bits((EchDtype)whole->dtype) / 8, elements = threads < 1e15 ? (uint64_t)threads : 0;
     EchBytes read = whole->read, written = ech_bytes_mul(elements, each);
+    uint64_t threads_make = 0; /* elements, where they are others than what operations are counted by */
     switch ((EchGpuDirect)name->direct) {
     case ECH_GPU_DIRECT_NONE: return false;
     case ECH_GPU_DIRECT_CHANNELS:
-    case ECH_GPU_DIRECT_FILTERS: {
-        bool gradient = whole->results > 0, filters = name->direct == ECH_GPU_DIRECT_FILTERS;
-        EchBytes results = ech_bytes_mul(whole->results, each), array = whole->read;
-        elements = gradient ? whole->results : whole->elements;
-        read = !gradient ? array : filters ? ech_bytes_add(array, results) : results;
-        written = !gradient ? whole->written : filters ? 0 : array;
-        instructions = RESULT_INSTRUCTIONS + steps * CHANNEL_STEP_INSTRUCTIONS;
+        instructions = CHANNEL_RESULT_INSTRUCTIONS + steps * CHANNEL_STEP_INSTRUCTIONS;
+        elements = whole->elements;
+        written = whole->written;
+        if (whole->results > 0) {
+            instructions = GRADIENT_RESULT_INSTRUCTIONS + steps * GRADIENT_STEP_INSTRUCTIONS;
+            elements = whole->results;
+            read = ech_bytes_mul(elements, each);
+            written = whole->read;
+            threads_make = each > 0 ? written / each : 0;
+        }
         break;
-    }
+    case ECH_GPU_DIRECT_FILTERS:
+        instructions = RESULT_INSTRUCTIONS + steps * FILTER_STEP_INSTRUCTIONS;
+        elements = whole->results;
+        read = ech_bytes_add(whole->read, ech_bytes_mul(elements, each));
+        written = 0;
+        break;
     case ECH_GPU_DIRECT_RESULTS:
         instructions = RESULT_INSTRUCTIONS + steps * STEP_INSTRUCTIONS;
         read = whole->results > 0 ? ech_bytes_mul(whole->results, each) : read;
@@ -352,7 +368,7 @@ static bool direct_work(const EchGpuOperator *whole, const EchGpuName *name, Ech
     ret->unit = ECH_WORK_VECTOR;
     ret->dtype = whole->dtype;
     ret->ops = ech_bytes_mul(2, ech_bytes_mul(elements, whole->steps));
-    launch->elements = elements;
+    launch->elements = threads_make > 0 ? threads_make : elements;
     launch->operand_bytes = (uint32_t)each;
     launch->instructions = (uint32_t)MIN(instructions, 1e7);
     launch->trips = (uint16_t)MIN(trips, 6e4);

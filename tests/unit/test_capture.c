@@ -132,6 +132,20 @@ START_TEST(another_profiler_is_named_and_harmless)
 }
 END_TEST
 
+/* A profiler that the program starts itself is taken in by CUPTI, and gets what is recorded from then on. */
+START_TEST(a_profiler_of_the_program_takes_over)
+{
+    g_autofree char *path = temporary();
+    g_setenv("ECH_FAKE_CUPTI_TAKEN", "1", TRUE);
+    ck_assert_int_eq(injected(path), 0);
+    g_autoptr(EchImport) import = ech_test_import(path, NULL);
+    g_unlink(path);
+    ck_assert_uint_eq(ech_diag_count(import->records, "MEMCPY"), 1);
+    ck_assert_uint_eq(ech_diag_count(import->records, "CONCURRENT_KERNEL"), 0);
+    ck_assert(g_str_has_prefix(ech_diag_remarks(import->diag)[0], "the capture has no kernel: "));
+}
+END_TEST
+
 static unsigned count(const char *text, const char *what)
 {
     unsigned n = 0;
@@ -379,6 +393,7 @@ int main(void)
     TCase *tests = tcase_create("capture");
     tcase_add_test(tests, capture_is_imported);
     tcase_add_loop_test(tests, another_profiler_is_named_and_harmless, 0, 2);
+    tcase_add_test(tests, a_profiler_of_the_program_takes_over);
     tcase_add_test(tests, children_write_nothing);
     tcase_add_test(tests, a_killed_program_leaves_what_it_did);
     tcase_add_loop_test(tests, threads_deliver_records_at_once, 0, 2);

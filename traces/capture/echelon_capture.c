@@ -51,7 +51,7 @@ static int file = -1, write_error;
 static char *text;
 static size_t text_used;
 static pid_t owner;
-static uint64_t dropped, refused;
+static uint64_t dropped, refused, kernels, moved; /* the last two: what was written of kernels, of copies and fills */
 static CuptiResult unified_refused; /* As long as it is not told. */
 static bool finished, stopping;
 
@@ -137,6 +137,7 @@ static void write_record(const void *record)
     switch (kind) {
     case RECORD_CONCURRENT_KERNEL: {
         const KernelRecord *r = record;
+        kernels++;
         tell_context(r->context, r->device);
         emit("kernel %" PRIu64 " %" PRIu64 " %u %u %u %d %d %d %d %d %d", r->start, r->end, r->device, r->stream, r->correlation, r->grid[0], r->grid[1],
              r->grid[2], r->block[0], r->block[1], r->block[2]);
@@ -145,6 +146,7 @@ static void write_record(const void *record)
     }
     case RECORD_MEMCPY: {
         const MemcpyRecord *r = record;
+        moved++;
         tell_context(r->context, r->device);
         emit("copy %" PRIu64 " %" PRIu64 " %u %u %u %" PRIu64 " %u %u %u\n", r->start, r->end, r->device, r->stream, r->correlation, r->bytes, r->source_kind,
              r->target_kind, r->flags & COPY_ASYNCHRONOUS);
@@ -152,6 +154,7 @@ static void write_record(const void *record)
     }
     case RECORD_MEMSET: {
         const MemsetRecord *r = record;
+        moved++;
         tell_context(r->context, r->device);
         emit("set %" PRIu64 " %" PRIu64 " %u %u %u %" PRIu64 "\n", r->start, r->end, r->device, r->stream, r->correlation, r->bytes);
         break;
@@ -342,11 +345,17 @@ static void finish(void)
     CuptiResult flushed = cupti.flush(CUPTI_FLUSH_FORCED); /* Buffers that are not full too */
     pthread_mutex_lock(&pool_lock);
     uint64_t unasked = refused;
+    bool kept = n_made > n_idle; /* buffers that did not come back */
     pthread_mutex_unlock(&pool_lock);
     pthread_mutex_lock(&write_lock);
     finished = true;
     if (flushed != 0)
         emit("without the last records\n");
+    if (kept && moved > 0 && kernels == 0) {
+        emit("taken\n");
+        say("no kernel was recorded: where the program started a profiler of its own (PyTorch's, JAX's), that one got CUPTI's records from then on; run it without",
+            NULL);
+    }
     emit("dropped %" PRIu64 " %" PRIu64 "\nend\n", dropped, unasked);
     flush_text();
     if (close(file) != 0 && write_error == 0)

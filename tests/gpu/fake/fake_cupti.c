@@ -1,6 +1,7 @@
 /* A CUPTI of our own for tests: on flush, or when a thread asks for it by fake_cupti_deliver(), it hands over one buffer of each kind of record.
  * ECH_FAKE_CUPTI_HELD=1: another profiler is there; ECH_FAKE_CUPTI_NO_GPU=1: the driver sees no GPU; ECH_FAKE_CUPTI_UNIFIED=N: the Nth request for the counters
- * of unified memory, from 1, is the first that it grants. */
+ * of unified memory, from 1, is the first that it grants; ECH_FAKE_CUPTI_TAKEN=1: the program's own profiler registers behind the first copy, as Kineto did on
+ * an H200, and gets every buffer from then on. */
 #include "traces/capture/cupti_abi.h"
 
 #include <stdlib.h>
@@ -117,6 +118,11 @@ CuptiResult fake_cupti_deliver(void)
                          .end = BASE + 2600,
                          .stream = 7};
     at = put(at, &copy, sizeof copy);
+    if (getenv("ECH_FAKE_CUPTI_TAKEN")) {
+        completed(NULL, 0, buffer, size, (size_t)(at - buffer));
+        requested(&buffer, &size, &records); /* which the other one gets */
+        return 0;
+    }
     KernelRecord kernel = {.kind = RECORD_CONCURRENT_KERNEL,
                            .start = BASE + 3000,
                            .end = BASE + 4500,

@@ -96,6 +96,75 @@ def activations(batch, length, wide, layers):
     return trained(model, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True), compute)
 
 
+def of(kind, inputs, optimizer=None, train=True, dtype=bf16, adapted=(), clipped=False, **config):
+    """A model of transformers by its name there; `adapted`: the layers that get adapters of low rank (peft), all else frozen."""
+    import transformers
+    configure = {"T5ForConditionalGeneration": "T5Config", "WhisperForConditionalGeneration": "WhisperConfig", "CLIPModel": "CLIPConfig", "ModernBertForMaskedLM": "ModernBertConfig",
+                 "MixtralForCausalLM": "MixtralConfig", "Gemma3ForCausalLM": "Gemma3TextConfig", "Wav2Vec2ForCTC": "Wav2Vec2Config", "LlamaForCausalLM": "LlamaConfig"}[kind]
+    with torch.device("cuda"):
+        model = getattr(transformers, kind)(getattr(transformers, configure)(**config)).to(dtype)
+    if adapted:
+        import peft
+        model = peft.get_peft_model(model, peft.LoraConfig(r=16, lora_alpha=32, target_modules=list(adapted)))
+    feed = inputs(model)
+    if not train:
+        model.eval()
+
+        def infer():
+            with torch.no_grad():
+                model(**feed)
+        return infer
+    parameters = [p for p in model.parameters() if p.requires_grad]
+    made = optimizer(parameters) if optimizer else torch.optim.AdamW(parameters, lr=1e-4, fused=True)
+
+    def step():
+        model(**feed).loss.backward()
+        if clipped:
+            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+        made.step()
+        made.zero_grad(set_to_none=True)
+    return step
+
+
+def tokens(batch, length, words=32000, **more):
+    def make(model):
+        ids = torch.randint(words, (batch, length), device="cuda")
+        return dict(input_ids=ids, labels=ids, **more)
+    return make
+
+
+def recurrent(batch, length, wide, layers):
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.embed, self.lstm, self.head = torch.nn.Embedding(32000, wide), torch.nn.LSTM(wide, wide, layers, batch_first=True), torch.nn.Linear(wide, 32000)
+
+        def forward(self, ids):
+            return self.head(self.lstm(self.embed(ids))[0])
+    model, ids = Net().to("cuda", bf16), torch.randint(32000, (batch, length), device="cuda")
+    return trained(model, torch.optim.SGD(model.parameters(), lr=0.1), lambda model: F.cross_entropy(model(ids).flatten(0, 1), ids.flatten()))
+
+
+def generated(batch, asked, tokens, **config):
+    import transformers
+    with torch.device("cuda"):
+        model = transformers.LlamaForCausalLM(transformers.LlamaConfig(**config)).to(bf16).eval()
+    ids = torch.randint(32000, (batch, asked), device="cuda")
+    return lambda: model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens, min_new_tokens=tokens, do_sample=True, top_k=50, pad_token_id=0)
+
+
+def sounds(batch, frames, words):
+    return lambda model: dict(input_features=torch.randn(batch, 80, frames, device="cuda", dtype=bf16), labels=torch.randint(50000, (batch, words), device="cuda"))
+
+
+def waves(batch, samples, words):
+    return lambda model: dict(input_values=torch.randn(batch, samples, device="cuda", dtype=bf16), labels=torch.randint(1, 31, (batch, words), device="cuda"))
+
+
+def pairs(batch):
+    return lambda model: dict(input_ids=torch.randint(1, 49000, (batch, 77), device="cuda"), pixel_values=torch.randn(batch, 3, 224, 224, device="cuda", dtype=bf16), return_loss=True)
+
+
 small = dict(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, vocab_size=128256)
 models = {
     "GPT-2 124M, 16 x 1024": lambda: language("gpt2", 16, 1024),
@@ -114,6 +183,24 @@ models = {
     "ConvNeXt-T, 128": lambda: image("convnext_tiny", 128),
     "EfficientNet-B0, 256": lambda: image("efficientnet_b0", 256),
     "blocks 8 x 512 x 1024, activations on the host": lambda: activations(8, 512, 1024, 4),
+    # From here on: written on 2026-11-27 and predicted before any was measured
+    "T5 base, 16 x 512": lambda: of("T5ForConditionalGeneration", tokens(16, 512), d_model=768, d_ff=3072, num_layers=12, num_heads=12, decoder_start_token_id=0),
+    "Whisper small, 8 x 30 s": lambda: of("WhisperForConditionalGeneration", sounds(8, 3000, 128), d_model=768, encoder_layers=12, decoder_layers=12, encoder_attention_heads=12,
+                                          decoder_attention_heads=12, encoder_ffn_dim=3072, decoder_ffn_dim=3072),
+    "CLIP ViT-B/32, 256": lambda: of("CLIPModel", pairs(256)),
+    "ModernBERT base, 32 x 512": lambda: of("ModernBertForMaskedLM", tokens(32, 512), attn_implementation="sdpa"),
+    "Mixtral of 8 experts, 4 x 1024": lambda: of("MixtralForCausalLM", tokens(4, 1024, use_cache=False), hidden_size=1024, intermediate_size=3584, num_hidden_layers=8,
+                                                 num_attention_heads=16, num_key_value_heads=8),
+    "Gemma 3 1B, 2 x 1024": lambda: of("Gemma3ForCausalLM", tokens(2, 1024, use_cache=False), hidden_size=1152, intermediate_size=6912, num_hidden_layers=26, num_attention_heads=4,
+                                       num_key_value_heads=1, head_dim=256, vocab_size=262144),
+    "wav2vec 2.0 base, 8 x 10 s": lambda: of("Wav2Vec2ForCTC", waves(8, 160000, 100)),
+    "Llama 1B, adapters of rank 16, 4 x 2048": lambda: of("LlamaForCausalLM", tokens(4, 2048, use_cache=False), adapted=("q_proj", "v_proj"), clipped=True, **small),
+    "Llama 1B, gradients clipped, SGD, 2 x 2048": lambda: of("LlamaForCausalLM", tokens(2, 2048, use_cache=False), optimizer=lambda p: torch.optim.SGD(p, lr=0.1), clipped=True, **small),
+    "Llama 1B generated, 8 after 128, 32 tokens": lambda: generated(8, 128, 32, **small),
+    "LSTM of 2 x 1024, 64 x 256": lambda: recurrent(64, 256, 1024, 2),
+    "Swin-T, 128": lambda: image("swin_tiny_patch4_window7_224", 128),
+    "RegNetY-8GF, 64": lambda: image("regnety_080", 64, dtype=bf16),
+    "ViT-L/16 read, f16, 256": lambda: image("vit_large_patch16_224", 256, dtype=half, train=False),
 }
 
 
@@ -123,7 +210,8 @@ def main():
     parser.add_argument("--plain", action="store_true", help="three steps, each in a range: somebody else captures")
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--most", type=float, default=150, help="seconds after which no further model is begun")
-    parser.add_argument("--only", help="those whose names hold this")
+    parser.add_argument("--only", help="the one of this name")
+    parser.add_argument("--begin", type=int, default=0, help="number of the first one, from 0")
     parser.add_argument("--profile", action="store_true", help="two more steps of each under PyTorch's profiler: NAME.json.gz")
     parser.add_argument("--list", action="store_true", help="their names")
     args = parser.parse_args()
@@ -132,7 +220,7 @@ def main():
     os.makedirs(args.out, exist_ok=True)
     torch.manual_seed(0)
     began, rows = time.monotonic(), []
-    for name, make in models.items():
+    for name, make in list(models.items())[args.begin:]:
         if args.only and args.only != name:
             continue
         if time.monotonic() - began > args.most:
