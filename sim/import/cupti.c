@@ -358,8 +358,9 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_DROPPED: ech_diag_dropped(r->ret->diag, "records_dropped_by_cupti", r->lines.fields[0], "%s:%zu", r->lines.where, r->lines.line); break;
     case LINE_REFUSED: add_refused(r); break;
     case LINE_TAKEN:
-        ech_diag_remark(r->ret->diag, "the capture has no kernel: where the program started a profiler of its own (PyTorch's, JAX's), that one got CUPTI's records "
-                                      "from then on; capture it without");
+        ech_diag_remark(r->ret->diag,
+                        "the capture has no kernel: where the program started a profiler of its own (PyTorch's, JAX's), that one got CUPTI's records "
+                        "from then on; capture it without");
         break;
     case LINE_END: r->lines.ended = true; break;
     default: break;

@@ -191,6 +191,39 @@ static void own_models(void)
     g_assert_no_error(error);
 }
 
+/* The same of an H200, whose captures no constant rests on but those of convolutions of one filter a channel (EfficientNet-B0's): all kernels of each. */
+static void own_h200(void)
+{
+    static const struct {
+        const char *file;
+        double goals[2];
+    } captures[] = {{"torch_profile.json.gz", {3, 3}},
+                    {"jax_profile.xplane.pb.gz", {6, 4}},
+                    {"jax-without-graphs_profile.xplane.pb.gz", {6, 4}},
+                    {"models/EfficientNet-B0__256.json.gz", {6, 5}},
+                    {"models/ConvNeXt-T__128.json.gz", {9, 7}},
+                    {"models/RegNetY-8GF__64.json.gz", {30, 28}}};
+    static const char *const devices[] = {"h200", "h200-calibrated"};
+    g_autoptr(GError) error = NULL;
+    for (size_t f = 0; f < G_N_ELEMENTS(captures); f++) {
+        g_autofree char *path = g_strdup_printf(ECH_SOURCE_DIR "/traces/gpu_h200/%s", captures[f].file);
+        g_autoptr(EchImport) import = ech_import_file(path, NULL, NULL, &error);
+        for (size_t d = 0; import && d < G_N_ELEMENTS(devices); d++) {
+            g_autoptr(EchDevice) device = ech_device_load(devices[d], NULL, &error);
+            g_autoptr(EchValidation) validation = device ? ech_validate_trace(import->trace, device, &error) : NULL;
+            double predicted = 0, measured = 0;
+            for (size_t i = 0; validation && i < validation->n_pairs; i++) {
+                bool kernel = strcmp(validation->pairs[i].kind, "kernel") == 0;
+                predicted += kernel ? (double)validation->pairs[i].predicted : 0;
+                measured += kernel ? (double)validation->pairs[i].measured : 0;
+            }
+            g_autofree char *name = g_strdup_printf("%s, all kernels: %s", devices[d], captures[f].file);
+            add(name, captures[f].goals[d], predicted, measured);
+        }
+    }
+    g_assert_no_error(error);
+}
+
 /* Programs with measured times. */
 static void programs(void)
 {
@@ -733,6 +766,7 @@ int main(void)
     published_offload();
     own_captures();
     own_models();
+    own_h200();
     published_models();
     published_operators();
     measured_v2();

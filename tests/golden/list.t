@@ -83,6 +83,7 @@ Google
   tpu7x             TPU7x (Ironwood), one core (half a chip), 96 GiB HBM
 calibrated
   h100-sxm-calibrated NVIDIA H100 80GB HBM3, calibrated 2026-11-27
+  h200-calibrated   NVIDIA H200, calibrated 2026-11-27
 $ echelon list devices --json
 [
   {
@@ -191,6 +192,11 @@ $ echelon list devices --json
   {
     "name" : "h200",
     "summary" : "NVIDIA H200 SXM, 141 GB HBM3e",
+    "family" : "gpu"
+  },
+  {
+    "name" : "h200-calibrated",
+    "summary" : "NVIDIA H200, calibrated 2026-11-27",
     "family" : "gpu"
   },
   {

@@ -52,7 +52,7 @@ static char *text;
 static size_t text_used;
 static pid_t owner;
 static uint64_t dropped, refused, kernels, moved; /* the last two: what was written of kernels, of copies and fills */
-static CuptiResult unified_refused; /* As long as it is not told. */
+static CuptiResult unified_refused;               /* As long as it is not told. */
 static bool finished, stopping;
 
 int InitializeInjection(void);
@@ -353,7 +353,8 @@ static void finish(void)
         emit("without the last records\n");
     if (kept && moved > 0 && kernels == 0) {
         emit("taken\n");
-        say("no kernel was recorded: where the program started a profiler of its own (PyTorch's, JAX's), that one got CUPTI's records from then on; run it without",
+        say("no kernel was recorded: where the program started a profiler of its own (PyTorch's, JAX's), that one got CUPTI's records from then on; run it "
+            "without",
             NULL);
     }
     emit("dropped %" PRIu64 " %" PRIu64 "\nend\n", dropped, unasked);

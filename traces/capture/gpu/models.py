@@ -100,7 +100,7 @@ def of(kind, inputs, optimizer=None, train=True, dtype=bf16, adapted=(), clipped
     """A model of transformers by its name there; `adapted`: the layers that get adapters of low rank (peft), all else frozen."""
     import transformers
     configure = {"T5ForConditionalGeneration": "T5Config", "WhisperForConditionalGeneration": "WhisperConfig", "CLIPModel": "CLIPConfig", "ModernBertForMaskedLM": "ModernBertConfig",
-                 "MixtralForCausalLM": "MixtralConfig", "Gemma3ForCausalLM": "Gemma3TextConfig", "Wav2Vec2ForCTC": "Wav2Vec2Config", "LlamaForCausalLM": "LlamaConfig"}[kind]
+                 "MixtralForCausalLM": "MixtralConfig", "Gemma3ForCausalLM": "Gemma3TextConfig", "LlamaForCausalLM": "LlamaConfig"}[kind]
     with torch.device("cuda"):
         model = getattr(transformers, kind)(getattr(transformers, configure)(**config)).to(dtype)
     if adapted:
@@ -157,10 +157,6 @@ def sounds(batch, frames, words):
     return lambda model: dict(input_features=torch.randn(batch, 80, frames, device="cuda", dtype=bf16), labels=torch.randint(50000, (batch, words), device="cuda"))
 
 
-def waves(batch, samples, words):
-    return lambda model: dict(input_values=torch.randn(batch, samples, device="cuda", dtype=bf16), labels=torch.randint(1, 31, (batch, words), device="cuda"))
-
-
 def pairs(batch):
     return lambda model: dict(input_ids=torch.randint(1, 49000, (batch, 77), device="cuda"), pixel_values=torch.randn(batch, 3, 224, 224, device="cuda", dtype=bf16), return_loss=True)
 
@@ -193,7 +189,6 @@ models = {
                                                  num_attention_heads=16, num_key_value_heads=8),
     "Gemma 3 1B, 2 x 1024": lambda: of("Gemma3ForCausalLM", tokens(2, 1024, use_cache=False), hidden_size=1152, intermediate_size=6912, num_hidden_layers=26, num_attention_heads=4,
                                        num_key_value_heads=1, head_dim=256, vocab_size=262144),
-    "wav2vec 2.0 base, 8 x 10 s": lambda: of("Wav2Vec2ForCTC", waves(8, 160000, 100)),
     "Llama 1B, adapters of rank 16, 4 x 2048": lambda: of("LlamaForCausalLM", tokens(4, 2048, use_cache=False), adapted=("q_proj", "v_proj"), clipped=True, **small),
     "Llama 1B, gradients clipped, SGD, 2 x 2048": lambda: of("LlamaForCausalLM", tokens(2, 2048, use_cache=False), optimizer=lambda p: torch.optim.SGD(p, lr=0.1), clipped=True, **small),
     "Llama 1B generated, 8 after 128, 32 tokens": lambda: generated(8, 128, 32, **small),

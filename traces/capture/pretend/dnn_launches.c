@@ -75,9 +75,10 @@ static void write_relayout(PretendDnnCall *call, const PretendTensor *tensor, ui
                            result ? elements * bytes : pretend_dnn_bytes(tensor), result ? pretend_dnn_bytes(tensor) : elements * bytes, 0, NULL);
 }
 
-/* Issued lane slots of a result, and of each of its multiply-adds, where each channel has a filter of its own (sim/import/gpu_work.c says whence). */
-#define RESULT_SLOTS 80
-#define STEP_SLOTS 2
+/* Tenths of issued lane slots, of a result and of each of its multiply-adds, where each channel has a filter of its own (sim/import/gpu_work.c says whence). */
+static const struct {
+    uint64_t result, step;
+} slots[] = {[CONVOLUTION_FORWARD] = {140, 49}, [CONVOLUTION_DATA] = {420, 76}, [CONVOLUTION_FILTER] = {800, 20}};
 
 /* A convolution is a product: [pixels, channels * taps] x [channels * taps, filters] forward, and as many multiplications in its gradients: of the data
  * [pixels, filters * taps] x [filters * taps, channels], of the filters [filters, pixels] x [pixels, channels * taps]. Pixels are those of @y. PretendTensor
@@ -125,9 +126,10 @@ void pretend_dnn_convolution(PretendDnnCall *call, int kind, const char *name, c
     uint64_t operations = 2 * groups * pixels * filters * channels * taps;
     if (each) {
         /* A filter a channel: no product, but every element with each of its taps. */
-        snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=%s instructions=%llu", (unsigned long long)pretend_dnn_elements(y),
-                 (pretend_dnn_bits(x->type) + 7) / 8, kind == CONVOLUTION_FILTER ? "reduce" : "elementwise",
-                 (unsigned long long)(RESULT_SLOTS + (STEP_SLOTS * taps < 60000 ? STEP_SLOTS * taps : 60000)));
+        uint64_t issued = (slots[kind].result + slots[kind].step * (taps < 60000 ? taps : 60000)) / 10;
+        snprintf(launch, sizeof launch, "elements=%llu operand_bytes=%u class=%s instructions=%llu",
+                 (unsigned long long)pretend_dnn_elements(kind == CONVOLUTION_DATA ? x : y), (pretend_dnn_bits(x->type) + 7) / 8,
+                 kind == CONVOLUTION_FILTER ? "reduce" : "elementwise", (unsigned long long)(issued < 60000 ? issued : 60000));
         operations = 0;
         type = NULL;
     } else {
