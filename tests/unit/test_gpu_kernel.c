@@ -1854,6 +1854,12 @@ START_TEST(recorded_kernels)
          "grid=320x1x1 block=512x1x1 registers=61 elements=20971520 operand_bytes=2", 167.8e6, 125.8e6, 0, 136.5, 0.15, NULL},
         {"void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, x, unsigned int, float, 4, 4> >(x)",
          "grid=64x1x1 block=32x16x1 shared=2064 registers=32 elements=3216448 operand_bytes=4", 12.87e6, 256, 0, 9.38, 0.1, NULL},
+        {"void at::native::vectorized_elementwise_kernel<4, pow_tensor_scalar_kernel_impl<float, float>(x, float)::{lambda(float)#4}, std::array<char*, 2ul> "
+         ">(x)",
+         "grid=65536x1x1 block=128x1x1 registers=22 elements=67108864 operand_bytes=4", 268.4e6, 268.4e6, 0, 210.5, 0.1, NULL},
+        {"void at::native::vectorized_elementwise_kernel<4, pow_tensor_scalar_kernel_impl<float, float>(x, float)::{lambda(float)#1}, std::array<char*, 2ul> "
+         ">(x)",
+         "grid=32768x1x1 block=128x1x1 registers=22 elements=33554432 operand_bytes=4", 134.2e6, 134.2e6, 0, 90.1, 0.1, NULL},
         {"sm90_xmma_fprop_image_first_layer_f16f16_f32_f16_nhwckrsc_nhwc_hmma_k64c4r7s7_stride2x2_tile16x64x64_tensor1688_execute_kernel__5x_cudnn",
          "grid=2x7x64 block=128x1x1 shared=46464 registers=180 product=1x802816x64x147 taps=49 operand_bytes=2", 19.3e6, 102.8e6, 0, 118, 0.6, "f16"},
     };
