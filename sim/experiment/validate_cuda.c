@@ -234,7 +234,8 @@ static bool has_fixed_offsets(const EchTrace *trace)
 }
 
 /* Products run at what power and heat leave them, which depends on how much of the time they take: here of a replay with what lies around it, which the GPU
- * spends at rest, and sees of both as far back as it looks. Those that draw less power count for less. */
+ * spends at rest, and sees of both as far back as it looks. Those that draw less power count for less. They take what was measured, where it was (not in a
+ * graph): predicted too slow, they would seem to take more of the time, and be slower still. */
 static void find_duty(EchCudaValidation *v)
 {
     const EchDevice *device = v->result->device;
@@ -247,7 +248,8 @@ static void find_duty(EchCudaValidation *v)
         EchGemm gemm;
         if (op->kind != ECH_OP_KERNEL || ech_cuda_does(v->trace, at, prices, device) != ECH_CUDA_MULTIPLIES || !ech_cuda_gemm_of(v->trace, op, &gemm))
             continue;
-        double time = (double)prices->prices[at].alone * (double)MAX(v->measured->ops[at].instances, 1u);
+        const EchCudaOp *measured = &v->measured->ops[at];
+        double time = measured->duration > 0 ? (double)measured->duration : (double)prices->prices[at].alone * (double)MAX(measured->instances, 1u);
         busy += time;
         hot += time * ech_measured_duty_weight(burst, ech_measured_burst(device, ech_dtype_name((EchDtype)gemm.dtype), ech_cuda_gemm_is_odd(&gemm)));
     }
