@@ -17,9 +17,12 @@ import torch.nn.functional as F
 bf16, half = torch.bfloat16, torch.float16
 
 
-def trained(model, optimizer, compute):
+def trained(model, optimizer, compute, clipped=()):
+    """`clipped`: parameters whose gradients are held to a norm of 1."""
     def step():
         compute(model).backward()
+        if clipped:
+            torch.nn.utils.clip_grad_norm_(clipped, 1.0)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
     return step
@@ -96,34 +99,19 @@ def activations(batch, length, wide, layers):
     return trained(model, torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True), compute)
 
 
-def of(kind, inputs, optimizer=None, train=True, dtype=bf16, adapted=(), clipped=False, **config):
+def of(kind, inputs, optimizer=None, adapted=(), clipped=False, **config):
     """A model of transformers by its name there; `adapted`: the layers that get adapters of low rank (peft), all else frozen."""
     import transformers
     configure = {"T5ForConditionalGeneration": "T5Config", "WhisperForConditionalGeneration": "WhisperConfig", "CLIPModel": "CLIPConfig", "ModernBertForMaskedLM": "ModernBertConfig",
                  "MixtralForCausalLM": "MixtralConfig", "Gemma3ForCausalLM": "Gemma3TextConfig", "LlamaForCausalLM": "LlamaConfig"}[kind]
     with torch.device("cuda"):
-        model = getattr(transformers, kind)(getattr(transformers, configure)(**config)).to(dtype)
+        model = getattr(transformers, kind)(getattr(transformers, configure)(**config)).to(bf16)
     if adapted:
         import peft
         model = peft.get_peft_model(model, peft.LoraConfig(r=16, lora_alpha=32, target_modules=list(adapted)))
-    feed = inputs(model)
-    if not train:
-        model.eval()
-
-        def infer():
-            with torch.no_grad():
-                model(**feed)
-        return infer
-    parameters = [p for p in model.parameters() if p.requires_grad]
+    feed, parameters = inputs(model), [p for p in model.parameters() if p.requires_grad]
     made = optimizer(parameters) if optimizer else torch.optim.AdamW(parameters, lr=1e-4, fused=True)
-
-    def step():
-        model(**feed).loss.backward()
-        if clipped:
-            torch.nn.utils.clip_grad_norm_(parameters, 1.0)
-        made.step()
-        made.zero_grad(set_to_none=True)
-    return step
+    return trained(model, made, lambda model: model(**feed).loss, parameters if clipped else ())
 
 
 def tokens(batch, length, words=32000, **more):
@@ -194,7 +182,7 @@ models = {
     "Llama 1B generated, 8 after 128, 32 tokens": lambda: generated(8, 128, 32, **small),
     "LSTM of 2 x 1024, 64 x 256": lambda: recurrent(64, 256, 1024, 2),
     "Swin-T, 128": lambda: image("swin_tiny_patch4_window7_224", 128),
-    "RegNetY-8GF, 64": lambda: image("regnety_080", 64, dtype=bf16),
+    "RegNetY-8GF, 64": lambda: image("regnety_080", 64),
     "ViT-L/16 read, f16, 256": lambda: image("vit_large_patch16_224", 256, dtype=half, train=False),
 }
 
