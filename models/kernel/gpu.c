@@ -155,7 +155,9 @@ double ech_gpu_held(const EchDevice *device, double duty)
     if (least >= 1 || (duty <= 0 && !limited))
         return 1;
     duty = duty > 0 ? duty : 1;
-    return least * ech_measured_duty_rate(1 / least, duty / (1 - REST_POWER * (1 - duty)));
+    if (!limited && ech_measured_has_duty_rates(device)) /* The power of the rest is in them */
+        return least * ech_measured_duty_rate(device, 1 / least, duty);
+    return least * ech_measured_duty_rate(NULL, 1 / least, duty / (1 - REST_POWER * (1 - duty)));
 }
 
 double ech_gpu_settled_duty(const EchDevice *device, double share)

@@ -201,9 +201,44 @@ EchTime ech_measured_stream_extra(const EchMeasured *measured, EchBytes bytes)
 
 static const double power_exponent = 2.5; /* Assumed: power is clock times voltage squared, and voltage goes with most of the clock */
 
-double ech_measured_duty_rate(double burst, double duty)
+static const struct {
+    double duty;
+    const char *path;
+} rested[] = {{0.5, "kernel.duty_rates.50"}, {0.7, "kernel.duty_rates.70"}, {0.85, "kernel.duty_rates.85"}};
+
+bool ech_measured_has_duty_rates(const EchDevice *device)
 {
-    return duty > 0 ? CLAMP(pow(MIN(duty, 1), -1 / power_exponent), 1, MAX(burst, 1)) : MAX(burst, 1);
+    bool all = true;
+    for (size_t i = 0; i < G_N_ELEMENTS(rested); i++)
+        all = all && ech_device_number(device, rested[i].path, 0) > 0;
+    return all;
+}
+
+static double by_power(double duty)
+{
+    return pow(duty, -1 / power_exponent);
+}
+
+/* Between the measured duties and all of the time. */
+static double between_duties(const EchDevice *device, double duty)
+{
+    size_t n = G_N_ELEMENTS(rested), at = 0;
+    while (at < n && rested[at].duty <= duty)
+        at++;
+    double next = at < n ? rested[at].duty : 1, above = at < n ? ech_device_number(device, rested[at].path, 1) : 1;
+    if (at == 0)
+        return above * by_power(duty / next);
+    double last = rested[at - 1].duty, below = ech_device_number(device, rested[at - 1].path, 1);
+    return below + (above - below) * (duty - last) / (next - last);
+}
+
+double ech_measured_duty_rate(const EchDevice *device, double burst, double duty)
+{
+    burst = MAX(burst, 1);
+    if (!(duty > 0))
+        return burst;
+    duty = MIN(duty, 1);
+    return CLAMP(device && ech_measured_has_duty_rates(device) ? between_duties(device, duty) : by_power(duty), 1, burst);
 }
 
 double ech_measured_duty_weight(double burst, double own)

@@ -25,8 +25,12 @@ EchTime ech_measured_stream_extra(const EchMeasured *measured, EchBytes bytes);
 /** The rate of matrix products that run @duty (0..1) of the time, over their rate where nothing else runs for long and power and heat have settled; @burst: the
  * same just after a pause. A GPU lowers its clocks where the power of the last milliseconds is above its limit, which products just keep when they are all
  * there is; the power of arithmetic goes with the clock to about 2.5 (voltage rises with it), so that many times the time that products leave to rest is worth.
- * What else runs draws power too: that is not in it. At least 1, at most @burst. */
-double ech_measured_duty_rate(double burst, double duty);
+ * What else runs draws power too: that is not in it. Where @device (may be NULL) was measured with products that rest in between (kernel.duty_rates.50, .70 and
+ * .85: the same ratio where they run so many hundredths of the time), linear between those and 1, and by that law below the first. At least 1, at most
+ * @burst. */
+double ech_measured_duty_rate(const EchDevice *device, double burst, double duty);
+/** Whether @device has those. */
+bool ech_measured_has_duty_rates(const EchDevice *device);
 /** What a second of products with a burst of @own is worth in @duty, which is counted in those of @burst: as their power at full clocks. */
 double ech_measured_duty_weight(double burst, double own);
 /** The rate just after a pause, over the one where power and heat have settled, of large products of @dtype (kernel.bursts, kernel.bursts_odd), @odd: with

@@ -55,21 +55,94 @@ static bool issue_gemm(Bench *b, EchCuStream stream, const void *data, GError **
     return ech_cuda_gemm_issue(b->blas, b->handle, gemm, b->a + at, b->b + at, b->workspace, b->workspace_bytes, stream, error);
 }
 
+const double ech_calibrate_duties[ECH_CALIBRATE_DUTIES] = {0.5, 0.7, 0.85};
+
 static const EchDtype matrix_dtypes[] = {ECH_DTYPE_BF16, ECH_DTYPE_F16, ECH_DTYPE_F32, ECH_DTYPE_F64, ECH_DTYPE_S8};
 
+/* What runs over and over: a product, a smaller one behind some of them, and @rest nanoseconds after each in which next to nothing does. */
+typedef struct {
+    const EchGemm *gemm, *brief; /* NULL: none */
+    double rest;
+} Load;
+
+typedef struct {
+    EchFigure gemm, brief; /* Nanoseconds of one */
+    double duty;           /* The larger products' part of the time */
+} Loaded;
+
+/* The GPU rests from power, not from clocks, which fall where nothing runs: one thread waits. */
+static bool issue_rest(Bench *b, double ns, GError **error)
+{
+    uint64_t nanoseconds = (uint64_t)ns;
+    void *parameters[] = {&nanoseconds};
+    return ech_bench_launch(b, b->spin, 1, 1, b->streams[0], parameters, error);
+}
+
+static bool rest(Bench *b, double seconds, GError **error)
+{
+    return issue_rest(b, seconds * 1e9, error) && CU(b, stream_synchronize, "waiting for the GPU to rest", error, b->streams[0]);
+}
+
+static bool issue_load(Bench *b, const Load *load, GError **error)
+{
+    return issue_gemm(b, b->streams[0], load->gemm, error) && (!(load->rest > 0) || issue_rest(b, load->rest, error));
+}
+
+static bool note(Bench *b, EchCuEvent event, GError **error)
+{
+    return CU(b, event_record, "recording an event", error, event, b->streams[0]);
+}
+
 /* Clocks and power settle only under load: keeps the GPU busy for @seconds or 500 products, the first of which loads code and the second tells how many. */
-static bool settle(Bench *b, const EchGemm *gemm, double seconds, GError **error)
+static bool settle(Bench *b, const Load *load, double seconds, GError **error)
 {
     double once = 0;
-    if (!issue_gemm(b, b->streams[0], gemm, error) || !CU(b, event_record, "recording an event", error, b->events[0][0], b->streams[0]) ||
-        !issue_gemm(b, b->streams[0], gemm, error) || !CU(b, event_record, "recording an event", error, b->events[0][1], b->streams[0]) ||
+    if (!issue_load(b, load, error) || !note(b, b->events[0][0], error) || !issue_load(b, load, error) || !note(b, b->events[0][1], error) ||
         !CU(b, stream_synchronize, "waiting for a product", error, b->streams[0]) || !ech_bench_elapsed(b, b->events[0][0], b->events[0][1], &once, error))
         return false;
     unsigned before = (unsigned)CLAMP(seconds * 1e9 / MAX(once, 1), 1, 500);
     for (unsigned i = 0; i < before; i++) {
-        if (!issue_gemm(b, b->streams[0], gemm, error))
+        if (!issue_load(b, load, error))
             return false;
     }
+    return true;
+}
+
+/* The same once that is over. Clocks swing about what power leaves on average, a tenth up and down for a tenth of a second each on an H200: medians of products
+ * over a fifth of a second and more. */
+static bool time_loaded(Bench *b, const Load *load, Loaded *ret, GError **error)
+{
+    enum { ROUNDS = 30, EACH = 4 };
+    double gemm[ROUNDS], brief[ROUNDS], all, sum = 0, event = b->result->event.median;
+    EchCuEvent *events = b->events[0], *behind = b->events[1];
+    if (!settle(b, load, PEAK_SECONDS, error))
+        return false;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        for (unsigned j = 1; j < EACH; j++) {
+            if (!issue_load(b, load, error))
+                return false;
+        }
+        if (!note(b, events[2 * i], error) || !issue_gemm(b, b->streams[0], load->gemm, error) || !note(b, events[2 * i + 1], error) ||
+            (load->rest > 0 && !issue_rest(b, load->rest, error)) ||
+            (load->brief && (!issue_gemm(b, b->streams[0], load->brief, error) || !note(b, behind[i], error))))
+            return false;
+    }
+    ech_gpu_watch_look(b->watch, b->state);
+    if (!CU(b, stream_synchronize, "waiting for products", error, b->streams[0]))
+        return false;
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        if (!ech_bench_elapsed(b, events[2 * i], events[2 * i + 1], &gemm[i], error) ||
+            (load->brief && !ech_bench_elapsed(b, events[2 * i + 1], behind[i], &brief[i], error)))
+            return false;
+        gemm[i] = MAX(gemm[i] - event, 0);
+        brief[i] = load->brief ? MAX(brief[i] - event, 0) : 0;
+        sum += gemm[i];
+    }
+    if (!ech_bench_elapsed(b, events[0], events[2 * ROUNDS - 2], &all, error))
+        return false;
+    ret->gemm = ech_bench_figure(gemm, ROUNDS);
+    ret->brief = ech_bench_figure(brief, ROUNDS);
+    ret->duty = CLAMP(sum / ROUNDS * (ROUNDS - 1) * EACH / MAX(all, 1), 0, 1);
     return true;
 }
 
@@ -92,38 +165,45 @@ static EchFigure over(EchFigure part, EchFigure whole)
     return (EchFigure){.median = whole.median > 0 ? part.median / whole.median : 0, .spread = part.spread, .n = part.n};
 }
 
-/* The GPU rests from power, not from clocks, which fall where nothing runs: one thread waits. */
-static bool rest(Bench *b, double seconds, GError **error)
-{
-    uint64_t nanoseconds = (uint64_t)(seconds * 1e9);
-    void *parameters[] = {&nanoseconds};
-    return ech_bench_launch(b, b->spin, 1, 1, b->streams[0], parameters, error) &&
-           CU(b, stream_synchronize, "waiting for the GPU to rest", error, b->streams[0]);
-}
-
 /* The rate of a product once power and heat have settled. How much more the GPU does just after a pause is seen on products with an eighth of the operations,
- * which are over before it looks at its power: after a pause, and behind the large ones. */
+ * which are over before it looks at its power: after a pause, and between the large ones. */
 static bool time_settled(Bench *b, const EchGemm *gemm, EchFigure *ret_rate, EchFigure *ret_burst, GError **error)
 {
-    bool heats = ech_cuda_gemm_operations(gemm) > ECH_CUDA_GEMM_HEATS;
-    const EchGemm brief = square((EchDtype)gemm->dtype, (gemm->m + 1) / 2 - gemm->m % 2, (gemm->k + 1) / 2 - gemm->k % 2);
-    EchFigure fresh, time;
-    if (heats) {
-        /* Once for the code, then after a pause. */
-        if (!issue_gemm(b, b->streams[0], &brief, error) || !rest(b, PAUSE_SECONDS, error))
-            return false;
-        if (!ech_bench_time_each(b, issue_gemm, &brief, 5, &fresh, error) || !settle(b, gemm, PEAK_SECONDS, error))
-            return false;
-    }
-    if (!ech_bench_time_each(b, issue_gemm, gemm, 7, &time, error))
-        return false;
-    *ret_rate = ech_calibration_gemm_rate(time, gemm->m, gemm->k, b->result->alone.median);
-    if (!heats)
-        return true;
-    if (!ech_bench_time_each(b, issue_gemm, &brief, 5, &time, error))
-        return false;
     double launch = b->result->alone.median;
-    *ret_burst = over(ech_calibration_gemm_rate(fresh, brief.m, brief.k, launch), ech_calibration_gemm_rate(time, brief.m, brief.k, launch));
+    if (ech_cuda_gemm_operations(gemm) <= ECH_CUDA_GEMM_HEATS) {
+        EchFigure time;
+        if (!ech_bench_time_each(b, issue_gemm, gemm, 7, &time, error))
+            return false;
+        *ret_rate = ech_calibration_gemm_rate(time, gemm->m, gemm->k, launch);
+        return true;
+    }
+    const EchGemm brief = square((EchDtype)gemm->dtype, (gemm->m + 1) / 2 - gemm->m % 2, (gemm->k + 1) / 2 - gemm->k % 2);
+    EchFigure fresh;
+    Loaded loaded;
+    /* Once for the code, then after a pause. */
+    if (!issue_gemm(b, b->streams[0], &brief, error) || !rest(b, PAUSE_SECONDS, error) || !ech_bench_time_each(b, issue_gemm, &brief, 5, &fresh, error) ||
+        !time_loaded(b, &(Load){gemm, &brief, 0}, &loaded, error))
+        return false;
+    *ret_rate = ech_calibration_gemm_rate(loaded.gemm, gemm->m, gemm->k, launch);
+    *ret_burst = over(ech_calibration_gemm_rate(fresh, brief.m, brief.k, launch), ech_calibration_gemm_rate(loaded.brief, brief.m, brief.k, launch));
+    return true;
+}
+
+/* What products do that run only so much of the time. The faster they are for it the longer they must rest: tried twice. */
+static bool time_duties(Bench *b, const EchGemm *gemm, GError **error)
+{
+    double launch = b->result->alone.median;
+    for (size_t i = 0; i < ECH_CALIBRATE_DUTIES; i++) {
+        double time = (double)ech_cuda_gemm_operations(gemm) / b->result->matrix[0].median * 1e9;
+        Loaded loaded;
+        for (unsigned attempt = 0; attempt < 2; attempt++) {
+            if (!time_loaded(b, &(Load){gemm, NULL, time * (1 / ech_calibrate_duties[i] - 1)}, &loaded, error))
+                return false;
+            time = loaded.gemm.median;
+        }
+        b->result->duty_rate[i] = over(ech_calibration_gemm_rate(loaded.gemm, gemm->m, gemm->k, launch), b->result->matrix[0]);
+        b->result->duty[i] = loaded.duty;
+    }
     return true;
 }
 
@@ -189,7 +269,7 @@ bool ech_calibrate_matrix(Bench *b, GError **error)
         if (dtype != ECH_DTYPE_BF16)
             continue;
         r->unpadded = over(rate, r->matrix[i]);
-        if (ech_cuda_gemm_operations(&gemm) > ECH_CUDA_GEMM_HEATS && !time_heat(b, &gemm, &r->heat, error))
+        if (ech_cuda_gemm_operations(&gemm) > ECH_CUDA_GEMM_HEATS && (!time_heat(b, &gemm, &r->heat, error) || !time_duties(b, &gemm, error)))
             return false;
     }
     return true;

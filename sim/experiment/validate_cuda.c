@@ -260,7 +260,7 @@ static void find_duty(EchCudaValidation *v)
             v->measured->diag,
             "matrix products ran %.0f %% of the time that replays took with what lies between them, which in power is %.0f %% of large ones of bf16: "
             "those are predicted at %.2f of the rate that power leaves them when nothing else runs (just after a pause this GPU does %.2f of it)",
-            100 * CLAMP(busy / all, 0, 1), 100 * v->products_duty, ech_measured_duty_rate(burst, v->products_duty), burst);
+            100 * CLAMP(busy / all, 0, 1), 100 * v->products_duty, ech_measured_duty_rate(device, burst, v->products_duty), burst);
 }
 
 static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError **error)
@@ -277,7 +277,7 @@ static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError 
                          : options->alloc == ECH_CUDA_ALLOC_ASYNC ? v->measured->pool_reserved
                                                                   : v->measured->peak_used;
     v->options = ech_params_print(ech_cuda_params, options);
-    v->warmups = options->warmups;
+    v->warmups = v->measured->warmups;
     if (!v->predicted)
         return false;
     compare(v, options->alloc == ECH_CUDA_ALLOC_AUTO);

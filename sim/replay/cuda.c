@@ -6,7 +6,8 @@ static const char *const alloc_names[] = {"auto", "malloc", "async", "vmm", "are
 
 const EchParam ech_cuda_params[] = {
     {"gpu", ECH_PARAM_U64, offsetof(EchCudaOptions, gpu), "0", NULL, "1023", NULL, "ordinal of the GPU"},
-    {"warmups", ECH_PARAM_U64, offsetof(EchCudaOptions, warmups), "2", NULL, "1000", NULL, "replays before those that count"},
+    {"warmups", ECH_PARAM_U64, offsetof(EchCudaOptions, warmups), "2", NULL, "1000", NULL,
+     "replays before those that count; large matrix products get as many more as keep them busy for half a second"},
     {"repeats", ECH_PARAM_U64, offsetof(EchCudaOptions, repeats), "10", "1", "10000", NULL, "replays measured"},
     {"alloc", ECH_PARAM_ENUM, offsetof(EchCudaOptions, alloc), "auto", NULL, NULL, alloc_names,
      "who allocates: cuMemAlloc, cuMemAllocAsync, the driver's virtual memory, or an allocator of ours over an arena; auto: the trace's own offsets in one "

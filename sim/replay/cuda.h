@@ -61,6 +61,7 @@ typedef struct {
     size_t n_ops;
     EchTime *makespans; /**< makespans[n_makespans]: one a repeat, in order. */
     size_t n_makespans;
+    uint64_t warmups;       /**< Replays before those. */
     EchTime makespan;       /**< Median. */
     EchTime low, high;      /**< Around it: ech_cuda_median. */
     EchTime each;           /**< A measured replay with what lies between it and the next: mean. */

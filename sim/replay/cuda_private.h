@@ -102,6 +102,7 @@ typedef struct {
     /* Measuring */
     EchGpuWatch *watch;                  /* NULL: no NVML */
     uint64_t n_replays;                  /* Done */
+    EchTime replayed;                    /* By them, their makespans */
     uint64_t works, works_before;        /* Instances that take the GPU's time, in this replay and in the one before */
     uint64_t n_late;                     /* Measured replays that were issued no faster than the GPU ran them */
     gint64 issue_begin;                  /* When the issuing of this replay began, later by what the host waited since */
@@ -168,6 +169,8 @@ bool ech_cuda_note_memory(Engine *e, GError **error);
 
 /** Loads the kernels and cuBLAS where the trace multiplies matrices; everything has run once when this returns, for code takes memory and time then. */
 bool ech_cuda_start_work(Engine *e, GError **error);
+/** Whether the trace has products that the device's power slows down once they have run for a while. */
+bool ech_cuda_heats(const Engine *e);
 /** Fills the scratch with what products multiply. */
 bool ech_cuda_fill_scratch(Engine *e, GError **error);
 bool ech_cuda_launch(Engine *e, EchCuFunction function, unsigned blocks, unsigned threads, EchCuStream stream, void **parameters, GError **error);

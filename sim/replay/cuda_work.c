@@ -1,4 +1,5 @@
 /* What is done in the place of kernels and copies: bytes streamed, operations, products by cuBLAS, time waited for, real copies. */
+#include "models/kernel/measured.h"
 #include "sim/replay/cuda_private.h"
 
 #include <string.h>
@@ -48,6 +49,17 @@ static bool touch_kernels(Engine *e, GError **error)
 static bool multiplies(const Engine *e, EchId at)
 {
     return ech_trace_ops(e->trace)[at].kind == ECH_OP_KERNEL && ech_cuda_does(e->trace, at, e->prices, e->device) == ECH_CUDA_MULTIPLIES;
+}
+
+bool ech_cuda_heats(const Engine *e)
+{
+    bool any = false;
+    for (size_t i = 0; !any && ech_measured_burst(e->device, "bf16", false) > 1.02 && i < ech_trace_n_ops(e->trace); i++) {
+        EchGemm gemm;
+        any =
+            multiplies(e, (EchId)i) && ech_cuda_gemm_of(e->trace, &ech_trace_ops(e->trace)[i], &gemm) && ech_cuda_gemm_operations(&gemm) > ECH_CUDA_GEMM_HEATS;
+    }
+    return any;
 }
 
 /* cuBLAS where it is; where not, a remark. */

@@ -1,4 +1,5 @@
 /* Calibration over the fake driver, whose figures stand at the top of fake_cuda.c: it must find them. Nothing here ran on a GPU. */
+#include "models/kernel/measured.h"
 #include "models/device/device_yaml.h"
 #include "sim/base/error.h"
 #include "sim/experiment/calibrate.h"
@@ -144,7 +145,13 @@ START_TEST(finds_how_the_driver_rounds)
     NEAR(c->wait_copy_short.median, 1650, 0.15);
     NEAR(c->wait_copy.median, 1650, 0.35); /* With half the scatter of 40 us of work and as much copying in it */
     NEAR(c->wait_passed.median, 1500, 0.1);
-    NEAR(c->burst[0].median, 1.125, 0.03);
+    NEAR(c->burst[0].median, 1 / 0.875, 0.03);
+    /* Seven tenths of the time leave them cool; in the pauses of more they cool down to what the next begins at. */
+    NEAR(c->duty_rate[0].median, 1 / 0.875, 0.03);
+    NEAR(c->duty_rate[1].median, 1 / 0.875, 0.03);
+    ck_assert_msg(c->duty_rate[2].median > 1.05 && c->duty_rate[2].median < 1.13, "%g", c->duty_rate[2].median);
+    for (size_t i = 0; i < ECH_CALIBRATE_DUTIES; i++)
+        NEAR(c->duty[i], ech_calibrate_duties[i], 0.02);
     NEAR(c->burst_odd[0].median, 1, 0.02);                                                               /* Odd sides leave them cool */
     ck_assert_msg(c->heat.n == 1 && c->heat.median > 1e6 && c->heat.median < 2e7, "%g", c->heat.median); /* 5 ms, by another law */
     /* Mapping is by pieces: 2 + 29 + 2 + 38 us, of which a further one takes the last three, and back 34 + 23 + 1. */
@@ -185,6 +192,8 @@ START_TEST(finds_how_the_driver_rounds)
     NEAR(ech_device_number(device, "kernel.copies_beside_from_share", 0), c->copies_beside[1].median, 0.001);
     NEAR(ech_device_number(device, "kernel.burst_share", 0), c->burst[0].median, 0.001);
     NEAR(ech_device_number(device, "kernel.bursts_odd.bf16", 0), c->burst_odd[0].median, 0.001);
+    NEAR(ech_device_number(device, "kernel.duty_rates.85", 0), c->duty_rate[2].median, 0.001);
+    ck_assert(ech_measured_has_duty_rates(device));
 }
 END_TEST
 

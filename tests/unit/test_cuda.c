@@ -712,6 +712,34 @@ START_TEST(products_keep_their_shape_where_there_is_room)
 }
 END_TEST
 
+/* Products that power slows down are measured once it has: half a second of them comes first, at most a hundred replays, where anything does. */
+START_TEST(products_are_hot_before_they_are_measured)
+{
+    g_setenv("ECH_FAKE_CUDA_WEIGHTLESS", "1", TRUE);
+    fake = ech_test_fake_cuda("4294967296");
+    static const struct {
+        const char *burst;
+        uint64_t side;
+        const char *options;
+        uint64_t least, most;
+    } cases[] = {{"kernel.burst_share=1.2", 8192, "repeats=1,warmups=2", 10, 99},
+                 {"kernel.burst_share=1.2", 3072, "repeats=1,warmups=2", 100, 100},
+                 {"kernel.burst_share=1.2", 2048, "repeats=1,warmups=2", 2, 2},
+                 {"kernel.burst_share=1.01", 8192, "repeats=1,warmups=2", 2, 2},
+                 {"kernel.burst_share=1.2", 8192, "repeats=1,warmups=0", 0, 0}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        const char *const told[] = {cases[i].burst, NULL};
+        g_autoptr(EchDevice) device = ech_test_device("h100-sxm", told);
+        EchBytes side = cases[i].side, bytes = side * side * 2;
+        g_autoptr(EchTrace) trace = product_trace(bytes, bytes, bytes, ECH_DTYPE_BF16, 2 * side * side * side);
+        g_autoptr(EchCudaRun) run = replay_with(trace, device, cases[i].options);
+        ck_assert_msg(run->warmups >= cases[i].least && run->warmups <= cases[i].most, "case %zu: %" G_GUINT64_FORMAT " of %g ms", i, run->warmups,
+                      (double)run->makespan / 1e9);
+        ck_assert(cases[i].most != 99 || (EchTime)run->warmups * run->makespan > 480 * ECH_PS_PER_MS);
+    }
+}
+END_TEST
+
 /* The clocks that a measurement holds for are told where NVML is, and what held them back; where it is not, nothing is missing. */
 START_TEST(clocks_are_told)
 {
@@ -1153,6 +1181,7 @@ int main(void)
     tcase_add_test(tests, host_memory_is_taken_on_the_gpus_side);
     tcase_add_test(tests, waiting_is_no_longer_than_asked_for);
     tcase_add_test(tests, products_keep_their_shape_where_there_is_room);
+    tcase_add_test(tests, products_are_hot_before_they_are_measured);
     tcase_add_loop_test(tests, clocks_are_told, 0, 3);
     tcase_add_test(tests, stray_writes_are_noticed);
     tcase_add_loop_test(tests, nothing_is_read_from_the_cache, 0, 2);

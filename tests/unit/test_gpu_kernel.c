@@ -356,6 +356,12 @@ START_TEST(power_between_products)
     ck_assert_double_eq(ech_gpu_held(held, 0), ech_gpu_held(held, 1));
     ck_assert_double_eq_tol(ech_gpu_held(held, 0.5), least * pow(1.5, 0.4), 1e-12);
     ck_assert_double_eq_tol(ech_gpu_held(held, 0.1), 1, 1e-12);
+    /* What was measured between rests has the power of the rest in it; under a lower limit it does not hold. */
+    static const char *const rests[] = {"kernel.duty_rates.50=1.2", "kernel.duty_rates.70=1.15", "kernel.duty_rates.85=1.1", NULL},
+                             *const both[] = {"kernel.duty_rates.50=1.2", "kernel.duty_rates.70=1.15", "kernel.duty_rates.85=1.1", "kernel.power=500", NULL};
+    g_autoptr(EchDevice) rested = ech_test_device("h100-sxm", rests), rested_held = ech_test_device("h100-sxm", both);
+    ck_assert_double_eq_tol(ech_gpu_held(rested, 0.85), 0.83 * 1.1, 1e-12);
+    ck_assert_double_eq(ech_gpu_held(rested_held, 0.85), ech_gpu_held(held, 0.85));
     ck_assert_double_eq(ech_gpu_settled_duty(held, 1), 1);
     ck_assert_double_eq(ech_gpu_settled_duty(held, 0), 0);
     for (double share = 0.1; share < 0.95; share += 0.1) {

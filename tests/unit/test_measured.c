@@ -80,8 +80,25 @@ START_TEST(products_that_rest_run_faster)
         double burst, duty, rate;
     } known[] = {{1.1, 0, 1.1}, {1.1, 0.05, 1.1}, {1.1, 0.78, 1.1}, {1.1, 0.9, 1.0430}, {1.1, 1, 1}, {0.98, 0.1, 1}, {1.3, 0.6, 1.2267}};
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
-        double rate = ech_measured_duty_rate(known[i].burst, known[i].duty);
+        double rate = ech_measured_duty_rate(NULL, known[i].burst, known[i].duty);
         ck_assert_msg(fabs(rate - known[i].rate) < 1e-4, "%g of the time: %g, expected %g", known[i].duty, rate, known[i].rate);
+    }
+}
+END_TEST
+
+/* As measured between rests, where all three were: the points, lines between them and to all of the time, the law below. */
+START_TEST(products_that_rest_run_as_measured)
+{
+    g_autoptr(EchDevice) device = load("kernel:\n  duty_rates: {50: 1.2, 70: 1.18, 85: 1.1}\n"), holes = load("kernel:\n  duty_rates: {50: 1.2, 85: 1.1}\n");
+    static const struct {
+        double burst, duty, rate;
+    } known[] = {{1.3, 0, 1.3},     {1.3, 0.5, 1.2}, {1.3, 0.6, 1.19},  {1.3, 0.7, 1.18}, {1.3, 0.85, 1.1},
+                 {1.3, 0.94, 1.04}, {1.3, 1, 1},     {1.15, 0.7, 1.15}, {1.3, 0.25, 1.3}, {2, 0.25, 1.5834}};
+    ck_assert(ech_measured_has_duty_rates(device) && !ech_measured_has_duty_rates(holes));
+    for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
+        double rate = ech_measured_duty_rate(device, known[i].burst, known[i].duty);
+        ck_assert_msg(fabs(rate - known[i].rate) < 1e-4, "%g of the time: %g, expected %g", known[i].duty, rate, known[i].rate);
+        ck_assert_double_eq(ech_measured_duty_rate(holes, known[i].burst, known[i].duty), ech_measured_duty_rate(NULL, known[i].burst, known[i].duty));
     }
 }
 END_TEST
@@ -133,6 +150,7 @@ int main(void)
     tcase_add_test(tests, streams_by_size);
     tcase_add_test(tests, a_size_given_twice);
     tcase_add_test(tests, products_that_rest_run_faster);
+    tcase_add_test(tests, products_that_rest_run_as_measured);
     tcase_add_test(tests, cooler_products_count_for_less);
     tcase_add_test(tests, heat_fades);
     suite_add_tcase(suite, tests);
