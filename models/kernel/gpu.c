@@ -105,9 +105,10 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
 /* Trips of a block of batch norms beside its elements: sums by shared memory, parts left, counted and read (Normalization.cuh). 49 blocks for each 32 of 2048
  * channels there, 64 us and, of statistics, 89. */
 #define STATISTICS_TRIPS 8.0
-/* Clocks between the requests of an SM for sectors of L2 where every element of a warp lies in one of its own: transposing copies of 1 and 3 M elements of a
- * step on an H100 (traces/gpu_h100-sxm). Held out: copies of 8192 by 8192 transposed there, in bf16 and f32, 515 and 549 us, which this has at 515. */
-#define SECTOR_CLOCKS 2.0
+/* Of L2's rate, which it reaches by sectors in pairs, what it gives as sectors one by one, where every element of a warp lies in one of its own: copies of 8192
+ * by 8192 transposed on an H100, in bf16 and f32 (515 and 549 us with 8.1 TB/s, traces/gpu_h100-sxm/operators.csv: 0.547 and 0.543). Held out: the same on an
+ * H200 (424 and 463 us with 9.33 TB/s: 0.57 and 0.56). */
+#define LONE_SECTORS 0.55
 /* A row that does not begin on 16 bytes is taken element by element at its ends and stored so (PyTorch's softmax): instructions a thread more, for every row.
  * From rows of 5001; held out: rows of 30522 and 50257 on an H100 (traces/gpu_h100-sxm/models). */
 #define UNALIGNED_ENDS 380.0
@@ -351,21 +352,19 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
         waves = ceil(waves);
         trips = STATISTICS_TRIPS + (!kernel->name.walks ? trips : kernel->name.backward ? ceil(each / SUM_STEP) * SUM_STEP_TRIPS : each * WALK_TRIPS);
     }
-    double extra = launch->scattered ? SECTOR_BYTES / bytes_each - 1 : 0; /* a sector for every element, through L2 */
     double parts[3] = {
         (waves * trips + (kernel->name.generated && kernel->name.chain == 0 ? (waves - 1) * TURN_TRIPS : 0)) * chip->trip,
         elements * instructions / (used * chip->lanes * chip->clock),
         ech_gpu_memory_seconds(chip, (double)kernel->read + read_again(chip, kernel, kernel->name.generated ? 1 : class->passes, places),
                                (double)kernel->written, working),
     };
-    if (extra > 0 && chip->l2 && chip->l2->read > 0)
-        parts[2] = MAX(parts[2], MAX(elements * bytes_each * (1 + extra) / (double)chip->l2->read, elements * SECTOR_CLOCKS / (used * chip->clock)));
     if (kernel->name.looks_back && chip->l2) /* what is known passes from block to block through L2, as far as a warp sees at once */
         parts[0] = MAX(parts[0], blocks / LOOK_BACK * LOADED * (double)chip->l2->latency * 1e-12);
-    if (kernel->name.adds && chip->l2 && chip->l2->read > 0) /* L2 adds one of a sector after the other */
-        parts[2] += elements * SECTOR_BYTES / (double)chip->l2->read;
-    if (launch->sectors > 0 && chip->l2 && chip->l2->read > 0) /* each goes through L2 for the one element in it that is wanted then */
-        parts[2] = MAX(parts[2], elements * launch->sectors / (double)chip->l2->read);
+    double sectors = chip->l2 && chip->l2->read > 0 ? elements / (LONE_SECTORS * (double)chip->l2->read) : 0; /* Seconds, of one byte an element */
+    if (kernel->name.adds)                                                                                    /* L2 adds one of a sector after the other */
+        parts[2] += sectors * SECTOR_BYTES;
+    /* Each goes through L2 for the one element in it that is wanted then: as told, of 32 elements, or those of one array alone. */
+    parts[2] = MAX(parts[2], sectors * MAX(launch->sectors, launch->scattered ? SECTOR_BYTES + bytes_each : 0));
     /* A block of 32 warps that sums over rows waits for none but at its end. */
     double p =
         CLAMP(1 + log2(kernel->name.sums_rows && kernel->name.kind == ECH_GPU_NORM && !kernel->name.walks ? MAX(resident, threads / 512.0) : resident), 1, 4);

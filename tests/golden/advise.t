@@ -3,16 +3,16 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB
 gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   IT DOES NOT FIT. 123 MiB of hbm are needed, 100 MiB are there.
-  Do first: make activations again (39.6 MiB, 1.14 ms a step): jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False.
-  It takes 1.09 ms. Its critical path: latency inside kernels 77 %, hbm port 14 %, overhead 9 %.
+  Do first: make activations again (39.6 MiB, 1.13 ms a step): jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False.
+  It takes 1.08 ms. Its critical path: latency inside kernels 81 %, hbm port 11 %, overhead 7 %.
   It needs 123 MiB of hbm; at its fullest that holds 100 MiB kept for later use, 16.0 MiB temporaries in use, 6.50 MiB arguments.
   Its temporaries then, by line of the program: gpt_step.py:32 (58 MiB), gpt_step.py:30 (24.6 MiB), gpt_step.py:21 (9 MiB), gpt_step.py:41 (8.00 MiB), gpt_step.py:26 (7.50 MiB), and others.
 
                                                 hbm      host     time  relative
-  as it is                                  123 MiB         -  1.09 ms         -
+  as it is                                  123 MiB         -  1.08 ms         -
 
   What would make it fit
-   1  make activations again               39.6 MiB         -  1.14 ms    x1.048
+   1  make activations again               39.6 MiB         -  1.13 ms    x1.053
 
   What may
    2  make again what needs no product      119 MiB         -        -         -
@@ -21,7 +21,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   What would run as it is, with what has no room on the host
-   3  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x12.324
+   3  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x12.470
 
   What would not be enough
    4  arguments on host, waited for         117 MiB  5.50 MiB        -         -
@@ -98,11 +98,11 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
-   1+ checkpoint each block                4.08 GiB         -  84.7 ms    x1.227
+   1+ checkpoint each block                4.08 GiB         -  84.6 ms    x1.227
    2  optimizer on host                    3.96 GiB  1.35 GiB  93.1 ms    x1.349
-   3+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.032
-   4+ activations on host, overlapped      4.06 GiB  1.17 GiB   217 ms    x3.144
-   5+ activations on host, waited for      3.46 GiB  1.17 GiB   229 ms    x3.316
+   3+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.033
+   4+ activations on host, overlapped      4.06 GiB  1.17 GiB   217 ms    x3.145
+   5+ activations on host, waited for      3.46 GiB  1.17 GiB   229 ms    x3.317
 
   What to add to 'echelon run', which tells the arrays
    1  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
@@ -114,7 +114,7 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
 
 $ echelon advise traces/keras_cnn.h100 --device h100-sxm --memory 70MiB | sed -n '/make it fit/,/^$/p'
   What would make it fit
-   1  activations again or all on host     70.0 MiB  88.0 MiB  62.1 ms    x3.043
+   1  activations again or all on host     70.0 MiB  88.0 MiB  62.0 ms    x3.043
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 2GiB --json | sed -n '/"activations on host, overlapped"/,/hbm_bytes/p'
       "does" : "activations on host, overlapped",
@@ -133,8 +133,8 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --
       "hbm_bytes" : 41501444,
       "host_bytes" : 0,
       "again_at_once_bytes" : 14180352,
-      "makespan_ps" : 1141939970,
-      "relative" : 1.0482306403045445
+      "makespan_ps" : 1132988916,
+      "relative" : 1.0534181481898177
     },
 $ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB | grep advise
   What would make it fit: 'echelon advise', with the same --trace and --device.
@@ -162,9 +162,9 @@ $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:what=none --memory 115MiB | sed -n '/What may/,/^$/p;/^   1 .*--pass/p;/donated, too/p'
   What may
-   1* make activations again                112 MiB         -  2.16 ms    x1.141
-   2* activations again or all on host      108 MiB  3.50 MiB  2.80 ms    x1.480
-   3* products on host, the rest again      112 MiB    36 MiB  3.50 ms    x1.847
+   1* make activations again                112 MiB         -  2.07 ms    x1.142
+   2* activations again or all on host      108 MiB  3.50 MiB  2.72 ms    x1.496
+   3* products on host, the rest again      112 MiB    36 MiB  3.43 ms    x1.889
   (of what is made again there are at once at most: 18 MiB by 1, 18 MiB by 2, 40 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
@@ -175,11 +175,11 @@ $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:w
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 34MiB | sed -n '/NOT FIT/,/It takes/p;/What may/,/^$/p;/not be enough/,/^$/p'
   IT DOES NOT FIT. 123 MiB of hbm are needed, 34 MiB are there.
   Try first: make activations again: jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False.
-  It takes 1.09 ms. Its critical path: latency inside kernels 77 %, hbm port 14 %, overhead 9 %.
+  It takes 1.08 ms. Its critical path: latency inside kernels 81 %, hbm port 11 %, overhead 7 %.
   What may
    1  make activations again               37.6 MiB         -        -         -
-   2  activations again or all on host     30.6 MiB  7.50 MiB  1.61 ms    x1.476
-   3  again, and arguments on host         32.4 MiB  5.50 MiB  1.80 ms    x1.653
+   2  activations again or all on host     30.6 MiB  7.50 MiB  1.60 ms    x1.487
+   3  again, and arguments on host         32.4 MiB  5.50 MiB  1.79 ms    x1.665
   (of what is made again there are at once at most: 13.5 MiB by 2, 13.5 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)

@@ -59,9 +59,9 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
     blocks.* (Block)              3.35 ms    4.9 % #...................  1.07 ms, -, 2.28 ms
     aten::cross_entropy_loss      3.32 ms    4.8 % #...................
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
-    blocks.*.up (Linear)          1.97 ms    2.8 % #...................  706 us, -, 1.26 ms
-    blocks.*.down (Linear)        1.76 ms    2.6 % #...................  605 us, -, 1.16 ms
-    in 12 more                    8.39 ms   12.2 % ##..................
+    blocks.*.up (Linear)          1.96 ms    2.8 % #...................  701 us, -, 1.25 ms
+    blocks.*.down (Linear)        1.76 ms    2.5 % #...................  601 us, -, 1.15 ms
+    in 12 more                    8.37 ms   12.1 % ##..................
 
   Kernel times: 544 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
@@ -72,7 +72,7 @@ $ for how in '' '--pass remat:modules=blocks.*,above=1' '--set device.memories.h
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 11.8 ms, bound by hbm port (52 % of the critical path).
+  It takes 11.7 ms, bound by hbm port (52 % of the critical path).
   Steps: one whole one
     11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
@@ -81,7 +81,7 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   4.52 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.02 GiB, 512 MiB of it the process's context.
   It takes 12.7 ms, bound by hbm port (52 % of the critical path).
-    It takes 8.0 % longer: 11.8 ms -> 12.7 ms. Along the critical path: +484 us hbm port, +373 us matrix unit, +70.5 us overhead.
+    It takes 7.9 % longer: 11.7 ms -> 12.7 ms. Along the critical path: +479 us hbm port, +373 us matrix unit, +70.5 us overhead.
   Steps: one whole one
     12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
@@ -103,15 +103,15 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h10
     ranks 0, 1: steps 1 to 2 of 2 alone, from Optimizer.step#SGD.step to the next: what was asked for before is held as it was then, and takes no time here
 $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep: [{path: step, values: [1, 2, 1..2]}]\n' >$T/e.yaml; echelon run $T/e.yaml | grep -E '^ *(1|2|1\.\.2)  '
   1     yes   12.6 ms    1.000  4.63 GiB  hbm port
-  2     yes   11.8 ms    0.933  4.63 GiB  hbm port
+  2     yes   11.7 ms    0.933  4.63 GiB  hbm port
   1..2  yes   24.3 ms    1.932  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
-  It takes 43.0 ms, bound by hbm port (43 % of the critical path).
-    It takes 37.7 % less time: 69.0 ms -> 43.0 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
+  It takes 42.9 ms, bound by hbm port (43 % of the critical path).
+    It takes 37.8 % less time: 69.0 ms -> 42.9 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
   It takes 148 ms, bound by the host's launches (52 % of the critical path).
     It takes 2.15 times as long: 69.0 ms -> 148 ms. Along the critical path: +77.0 ms the host's launches.
-    the host's launches           77.4 ms   52.2 % ##########..........
+    the host's launches           77.4 ms   52.3 % ##########..........
     for the host's launches        194 ms   52.5 % ###########.........
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
   It takes 153 ms, bound by pageable port (48 % of the critical path).
@@ -135,8 +135,8 @@ in use when most is, 4.63 GiB, by what asked for it
 
 $ echelon import traces/gpt_pytorch.h100 --anonymize -o $T/a.ech >/dev/null 2>&1; for pass in pin 'remat:modules=*.0' offload:what=activations; do for f in $T/a.ech traces/gpt_pytorch.h100; do echelon run --trace $f --device h100-sxm --engine native --pass $pass | grep -E "It takes|reserved by|Steps|forward, recomp" >$T/$(basename $f).said; done; cmp $T/a.ech.said $T/gpt_pytorch.h100.said; grep Steps $T/a.ech.said; done; ! grep -e gpt_train -e /opt/ $T/a.ech
   Steps: 2, the middle one takes 12.1 ms; --step N tells all of this of one alone
-  Steps: 2, the middle one takes 12.6 ms; --step N tells all of this of one alone
-  Steps: 2, the middle one takes 37.4 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 12.5 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 37.3 ms; --step N tells all of this of one alone
 $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 13.0 ms; --step N tells all of this of one alone
@@ -152,8 +152,8 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - remat: left the trace as it is: no module of PyTorch whose path fits 'layers.*' makes arrays that wait; 'run' names modules, and what torch.compile compiled is one
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 13.1 ms; --step N tells all of this of one alone
-    13.1 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
+  Steps: 2, the middle one takes 13.0 ms; --step N tells all of this of one alone
+    13.0 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
     12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
@@ -200,9 +200,9 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
   For 63 % of that the GPU waits for the program's host: 15 us for each launch (runtime.eager_launch_ps; of a core of an AMD EPYC. In a virtual machine with an H100 launches took 26 to 45 us). Other hosts differ: a step that waits for it, timed, less its launches, over its operators, is its eager_operator_ps (--set device.runtime.eager_operator_ps=6.2us).
 
   Critical path
-    the host's launches           12.8 ms   62.5 % #############.......
+    the host's launches           12.8 ms   62.6 % #############.......
     overhead                      3.65 ms   17.9 % ####................
-    hbm port                      1.49 ms    7.3 % #...................
+    hbm port                      1.48 ms    7.3 % #...................
   Longest operations
     Memcpy HtoD (Pageable -> Device)              1.36 ms    6.7 % #...................  copy, 27 times
     cudaHostAlloc                                  960 us    4.7 % #...................  call, on the host, page by page
@@ -236,37 +236,37 @@ this snapshot tells no times; it cannot be merged with what was asked of a devic
 $ gzip -dc traces/keras_cnn.h100/cnn.pretend.gz | sed 's/"h100-sxm"/"l4"/' >$T/k.pretend; echelon run --trace $T/k.pretend --device l4 --engine native | grep -o 'reserved by allocator [^;]*'
 reserved by allocator tensorflow:compute_capability=8.9, as recorded
 $ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
-  It takes 4.51 ms, bound by latency inside kernels (48 % of the critical path).
+  It takes 4.49 ms, bound by latency inside kernels (51 % of the critical path).
   Longest operations
-    cudaHostAlloc                 960 us  21.3 %  call, on the host, page by page, 3 times
+    cudaHostAlloc                 960 us  21.4 %  call, on the host, page by page, 3 times
     Memcpy DtoD...e -> Device)    473 us  10.5 %  copy, 299 times
     gemm_fusion_dot.*             427 us   9.5 %  kernel, kernel model: product, by latency, 72 times, gpt_step.py:32
-    gemm_fusion_dot.*             227 us   5.0 %  kernel, product, 36 times, gpt_step.py:28
-    gemm_fusion_dot.*             227 us   5.0 %  kernel, product, 36 times, gpt_step.py:30
+    gemm_fusion_dot.*             227 us   5.1 %  kernel, product, 36 times, gpt_step.py:28
+    gemm_fusion_dot.*             227 us   5.1 %  kernel, product, 36 times, gpt_step.py:30
     gemm_fusion_dot.*             210 us   4.7 %  kernel, product, 36 times, gpt_step.py:31
 
   Kernel times: 8 roofline; 846 kernel model; 3 on the host, page by page. Engine: native (0.1.0).
-  Of the kernels' time 48 % is products, which are held against published times; 51 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter); 1 % bytes and operations at the device's rates.
+  Of the kernels' time 48 % is products, which are held against published times; 50 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter); 1 % bytes and operations at the device's rates.
   - 846 kernels that XLA compiled are priced as in the folders of their programs beside: jit_step
   - 8 kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (jit_broadcast_in_dim)
   - 189 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
 $ echelon run --trace traces/gpt_jax.h100/gpt.step --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
-  It takes 1.09 ms, bound by latency inside kernels (77 % of the critical path).
+  It takes 1.08 ms, bound by latency inside kernels (81 % of the critical path).
   Longest operations
-    gemm_fusion_dot.*             142 us  13.1 %  kernel, kernel model: product, by latency, 24 times, gpt_step.py:32
-    loop_dynami...ice_fusion.*   99.4 us   9.1 %  kernel, elementwise, 64 times, gpt_step.py:47
+    gemm_fusion_dot.*             142 us  13.2 %  kernel, kernel model: product, by latency, 24 times, gpt_step.py:32
+    loop_dynami...ice_fusion.*   98.0 us   9.1 %  kernel, elementwise, 64 times, gpt_step.py:47
     gemm_fusion_dot.*            75.7 us   7.0 %  kernel, product, 12 times, gpt_step.py:28
     gemm_fusion_dot.*            75.7 us   7.0 %  kernel, product, 12 times, gpt_step.py:30
-    gemm_fusion_dot.*            70.0 us   6.4 %  kernel, product, 12 times, gpt_step.py:31
-    gemm_fusion_dot.*            66.6 us   6.1 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:26
+    gemm_fusion_dot.*            70.0 us   6.5 %  kernel, product, 12 times, gpt_step.py:31
+    gemm_fusion_dot.*            66.6 us   6.2 %  kernel, kernel model: product, by latency, 12 times, gpt_step.py:26
 
   Kernel times: 128 kernel model. Engine: native (0.1.0).
-  Of the kernels' time 41 % is products, which are held against published times; 58 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter).
+  Of the kernels' time 42 % is products, which are held against published times; 58 % other kernels with the constants of PyTorch's, held against no GPU; 1 % assumed (most of it scatter).
   - buffer assignment taken from traces/gpt_jax.h100/gpt.step/program.buffer-assignment.txt.gz
   - 18 products carry a tile that no timing would have chosen (compiled where there was no GPU to time on): priced with the best tile, as autotuning finds it; replay.tuned_tiles=false prices them as written
 $ cp traces/gpt_jax.h100/gpt.pretend.gz $T/alone.pretend.gz; cd $T; echelon run --trace alone.pretend.gz --device h100-sxm --engine native | sed -n '/It takes/p;/beside/p'
   59.3 GiB reserved by allocator jax, as recorded; 512 B beside it, from the device itself (variables of modules); nvidia-smi would show 59.8 GiB, 512 MiB of it the process's context.
-  It takes 9.37 ms, bound by hbm port (70 % of the critical path).
+  It takes 9.24 ms, bound by hbm port (69 % of the critical path).
   - 854 kernels that XLA compiled are priced by the arrays that they are given: no folder of their programs lies beside (jit_broadcast_in_dim, jit_step)
 $ printf 'echelon-pretend 1\nclock 1\ndevice 85899345920 0 2 "h100-sxm"\nalloc 1 0 0 4096 1048576 3 0\nalloc 2 1 0 4096 2097152 3 0\nend\n' >$T/two.pretend; for m in hbm hbm:1; do echelon alloc $T/two.pretend --memory $m | sed -n 3p; done
 no allocator needs less than 1 MiB

@@ -40,10 +40,10 @@ rank0.pretend and 1 more: 2 ranks on h100-sxm
   What that changes: 25.9 ms -> 30.0 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.4 % -> 18.3 %.
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --json | tr -d ' \n' | grep -o '"ranks":.*' | grep -oE '"(rank|time_ps|waits_for_ranks_ps|peers)":[0-9]+' | head -n 8
 "rank":0
-"time_ps":25890616699
-"waits_for_ranks_ps":5803401484
+"time_ps":25888991187
+"waits_for_ranks_ps":5802605732
 "rank":1
-"time_ps":5803401484
+"time_ps":5802605732
 "waits_for_ranks_ps":0
 "peers":0
 "peers":0
@@ -106,12 +106,12 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
 
   What changed from as_is to slow
    rank                     step        kernels  communication          waits     host, idle                     live
-      0       25.9 ms -> 34.0 ms       +85.4 us              =       +8.04 ms              =     2.53 GiB -> 2.53 GiB
+      0       25.9 ms -> 34.0 ms       +85.7 us              =       +8.04 ms              =     2.53 GiB -> 2.53 GiB
       1       25.9 ms -> 34.0 ms       +8.11 ms              =       +21.4 us              =     2.66 GiB -> 2.66 GiB
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.3138939073750953
+"relative":1.3139266416484026
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8

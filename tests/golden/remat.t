@@ -6,8 +6,8 @@ $ echelon run --trace gpt_everything.v5e --device tpu-v5e --engine native --pass
   - remat: left the trace as it is: of the 10.5 MiB that it holds at its fullest, making arrays again (2 could be) saves nothing
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. hbm 37.6 MiB of 79.1 GiB (0 %)
-  It takes 1.16 ms, bound by latency inside kernels (89 % of the critical path).
-    It takes 6.6 % longer: 1.09 ms -> 1.16 ms. Along the critical path: +188 us latency inside kernels, -76.9 us hbm port, -40 us overhead.
+  It takes 1.15 ms, bound by latency inside kernels (91 % of the critical path).
+    It takes 7.1 % longer: 1.08 ms -> 1.15 ms. Along the critical path: +177 us latency inside kernels, -64.9 us hbm port, -36 us overhead.
   - remat: 19 arrays (94.1 MiB) made again instead of kept: 25 kernels run again, 65.9 us by their own times, and 12 inside those that read them
   - remat: 29 kernels that made only what is not kept are gone
   - remat: 2 MiB are kept of what iterations begin with
@@ -17,8 +17,8 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:memory=24MiB,products=false 2>&1 | grep -E 'It (fits|takes)|remat:'
   after pass remat:memory=24MiB,products=false
   It fits. hbm 119 MiB of 79.1 GiB (0 %)
-  It takes 1.09 ms, bound by latency inside kernels (78 % of the critical path).
-    It takes 0.3 % less time: 1.09 ms -> 1.09 ms. Along the critical path: -5.72 us hbm port, +2.61 us latency inside kernels.
+  It takes 1.07 ms, bound by latency inside kernels (81 % of the critical path).
+    It takes 0.2 % less time: 1.08 ms -> 1.07 ms. Along the critical path: -7.67 us latency inside kernels, +4 us overhead, +1.29 us hbm port.
   - remat: 119 MiB are left at the fullest moment, in use there or dearer to bring back
   - remat: 2 arrays (6 MiB) made again instead of kept: 1 kernel run again, 673 ns by their own times, and 2 inside those that read them
   - remat: 2 kernels that made only what is not kept are gone
@@ -28,8 +28,8 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
   - remat: 29 arrays (107 MiB) kept: matrix products would have to run again (products=true)
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. hbm 112 MiB of 79.1 GiB (0 %)
-  It takes 2.16 ms, bound by hbm port (42 % of the critical path).
-    It takes 14.1 % longer: 1.89 ms -> 2.16 ms. Along the critical path: +134 us latency inside kernels, +91.9 us matrix unit, +26.9 us hbm port.
+  It takes 2.07 ms, bound by latency inside kernels (40 % of the critical path).
+    It takes 14.2 % longer: 1.82 ms -> 2.07 ms. Along the critical path: +120 us latency inside kernels, +91.9 us matrix unit, +27 us overhead, +19.6 us others.
   - remat: 14 arrays (88 MiB) made again instead of kept: 51 kernels run again, 138 us by their own times, and 1 inside those that read them
   - remat: 6 kernels that made only what is not kept are gone
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
@@ -37,8 +37,8 @@ $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native -
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:names=nothing* 2>&1 | grep -E 'It (fits|takes)|remat:'
   after pass remat:names=nothing*
   It fits. hbm 123 MiB of 79.1 GiB (0 %)
-  It takes 1.09 ms, bound by latency inside kernels (77 % of the critical path).
-    It takes as long as before, 1.09 ms: 77 % of its critical path is on the latency inside kernels, which this does not touch.
+  It takes 1.08 ms, bound by latency inside kernels (81 % of the critical path).
+    It takes as long as before, 1.08 ms: 81 % of its critical path is on the latency inside kernels, which this does not touch.
   - remat: nothing fits names=nothing*: there are constant*, constant_*, fusion*, gemm_fusion_dot*, input_reduce_fusion*, input_transpose_fusion* and 22 more
   - remat: left the trace as it is: no array is called 'nothing*'
 $ echelon run --trace mlp0.v1 --device tpu-v1 --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
@@ -52,12 +52,12 @@ A GPT step on an H100 that keeps everything, makes it again, or sends it to the 
                                                      hbm      host      host      host
   kept                  fits     time  x first    needed      peak    to dev  from dev  bound by
   --------------------  ----  -------  -------  --------  --------  --------  --------  ----------------------
-  everything            yes   1.09 ms    1.000   123 MiB         -         -         -  latency inside kernels
-  all but cheap ones    yes   1.09 ms    0.997   119 MiB         -         -         -  latency inside kernels
-  80 MiB                yes   1.14 ms    1.048  39.6 MiB         -         -         -  latency inside kernels
-  as little as can be   yes   1.16 ms    1.066  37.6 MiB         -         -         -  latency inside kernels
-  60 MiB, rest on host  yes   6.80 ms    6.243  54.5 MiB  87.5 MiB  93.5 MiB   152 MiB  host link from device
-  all on host           yes   21.6 ms   19.828  54.5 MiB   112 MiB   516 MiB   406 MiB  host link to device
+  everything            yes   1.08 ms    1.000   123 MiB         -         -         -  latency inside kernels
+  all but cheap ones    yes   1.07 ms    0.998   119 MiB         -         -         -  latency inside kernels
+  80 MiB                yes   1.13 ms    1.053  39.6 MiB         -         -         -  latency inside kernels
+  as little as can be   yes   1.15 ms    1.071  37.6 MiB         -         -         -  latency inside kernels
+  60 MiB, rest on host  yes   6.79 ms    6.311  54.5 MiB  87.5 MiB  93.5 MiB   152 MiB  host link from device
+  all on host           yes   21.6 ms   20.071  54.5 MiB   112 MiB   516 MiB   406 MiB  host link to device
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --set device.memories.hbm.available=130MiB | sed -n '/ fit\./,/It takes/p' | sed '$d'
   It may fit. hbm 112 MiB of 130 MiB (86 %)
   Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says; that would be 134 MiB of hbm. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
@@ -70,16 +70,16 @@ $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine n
   JAX would not run it as it is: it takes three quarters of the memory, 82.5 MiB; nor would the process's context, 512 MiB, have room beside it.
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --pass 'remat:modules=blocks.*' | grep -A5 'Who asked'
   Who asked for it (forward, recomputed, backward)
-    Optimizer.step#AdamW.step     2.33 ms   18.3 % ####................
+    Optimizer.step#AdamW.step     2.33 ms   18.4 % ####................
     head (Linear)                 2.21 ms   17.4 % ###.................  747 us, -, 1.46 ms
     blocks.* (Block)              1.41 ms   11.1 % ##..................  358 us, 289 us, 759 us
     aten::cross_entropy_loss      1.11 ms    8.7 % ##..................
-    blocks.*.up (Linear)           890 us    7.0 % #...................  235 us, 235 us, 420 us
+    blocks.*.up (Linear)           885 us    7.0 % #...................  234 us, 234 us, 418 us
 $ printf 'trace: gpt_unrolled_kept.h100\ndevice: h100-sxm\nset: {device.memories.hbm.capacity: 130MiB, device.memories.hbm.available: 130MiB}\nsweep: [{path: passes, values: ["", "remat:memory=112MiB", "remat"]}]\n' >$T/e.yaml; echelon run $T/e.yaml | sed -n '/^  passes/,/^$/p'; echelon run $T/e.yaml --json | grep -c '"may_fit" : true'
   passes               fits     time  x first  hbm needed  bound by
-  -------------------  ----  -------  -------  ----------  --------
-  none                 NO    1.89 ms    1.000     180 MiB  hbm port
-  remat:memory=112MiB  may   2.15 ms    1.137     112 MiB  hbm port
-  remat                may   2.16 ms    1.141     112 MiB  hbm port
+  -------------------  ----  -------  -------  ----------  ----------------------
+  none                 NO    1.82 ms    1.000     180 MiB  hbm port
+  remat:memory=112MiB  may   2.07 ms    1.139     112 MiB  latency inside kernels
+  remat                may   2.07 ms    1.142     112 MiB  latency inside kernels
 
 2
