@@ -123,6 +123,8 @@ typedef struct {
     bool sorts;                               /**< Relayouts: a pass of cub's radix sort, of elements of read_bytes. */
     bool looks_back;                          /**< Reductions: cub's, of which each block needs what those before it made of theirs. */
     bool counts;                              /**< Reductions: cub's, of the digits of all keys that are sorted, element_bytes each. */
+    uint8_t places;                           /**< Of its instructions those for where its elements are, and of what type. */
+    bool every;                               /**< Each of an operator's kernels, if they are several, goes over all of its elements. */
     bool adds;                                /**< Gathers, scatters: every element is added where it belongs, by an access of its own. */
     uint8_t chain;                            /**< Tenths of accesses of a thread for each of its elements, one after the other; 0: trips. */
 } EchGpuName;

@@ -476,7 +476,7 @@ static void read_elementwise(const char *text, EchGpuName *ret)
             ret->block_elements = (uint16_t)(128 * MAX(MIN(first, 16u), 8u));
     }
     /* "abs_kernel_vectorized2_kernel": elements of 16 bytes together, 8 a thread. */
-    const char *jiterated = arguments || array || strstr(text, "fillfunctor") ? NULL : strstr(text, "_kernel_vectorized");
+    const char *jiterated = arguments || array || ret->kind != ECH_GPU_ELEMENTWISE || strstr(text, "fillfunctor") ? NULL : strstr(text, "_kernel_vectorized");
     unsigned together = jiterated ? number_after(jiterated + strlen("_kernel_vectorized")) : 0;
     if (together == 1 || together == 2 || together == 4) {
         ret->element_bytes = (uint8_t)(16 / together);
@@ -741,6 +741,25 @@ static void read_chain(const char *text, EchGpuName *ret)
         ret->chain = 45;
 }
 
+/* Whether each element is converted by a switch over types as it is loaded and stored (PyTorch's fetch_and_cast, cast_and_store in Loops.cuh): arrays of
+ * different types. Where places are computed, too, the name tells by its functor's type: kernels that convert compute in 4 bytes and more, of which others take
+ * two elements a thread, not four, or say that they do not ("_nocast"). */
+static bool converts(const char *text, const EchGpuName *name)
+{
+    return strstr(text, "loadwithcast<") || (name->block_elements == 512 && strstr(text, "gpu_kernel_impl<") && name->element_bytes >= 4);
+}
+
+/* Lane slots of the arrays of a kernel whose elements are not read one after the other: of offsets, divisions by every dimension. What converts is from an
+ * H100's casts of 2 to 4 bytes (GPT-2's losses, 97 in all) and sums of two types (ViT-B's, 120), each less what waits for memory beside it; with offsets, from
+ * ConvNeXt-T's gradients on an H200 (146). Held out: the other models' there (traces/gpu_h100-sxm/models, traces/gpu_h200). */
+static uint8_t place_instructions(const char *text, const EchGpuName *name)
+{
+    bool many = name->arrays > 2, offsets = !strstr(text, "loadwithcast<");
+    if (!converts(text, name))
+        return 71;
+    return many ? offsets ? 133 : 107 : 83;
+}
+
 static void read_stream(const char *text, EchGpuName *ret)
 {
     read_elementwise(text, ret);
@@ -757,8 +776,14 @@ static void read_stream(const char *text, EchGpuName *ret)
         ret->written_bytes = 2;
     }
     read_chain(text, ret);
-    /* Offsets are divisions by every dimension. */
-    ret->instructions = (uint16_t)(elementwise_instructions(text) + (ret->kind == ECH_GPU_STRIDED ? 71 : 0));
+    ret->places = ret->kind == ECH_GPU_STRIDED ? place_instructions(text, ret) : 0;
+    ret->instructions = (uint16_t)(elementwise_instructions(text) + ret->places);
+    if (ret->kind == ECH_GPU_STRIDED &&
+        strstr(text, "roll_cuda")) { /* one load; divisions of 64 bits (TensorTransformations.cu): from an H100's 2 x 19 M of f16, 178 us (operators.csv) */
+        ret->instructions = 150;
+        ret->trips = 1;
+        ret->every = true; /* a dimension after the other */
+    }
     if (strstr(text, "triu_tril")) /* once for two neighbours (TriangularOps.cu, elements_per_thread) */
         ret->instructions = 13 + 71 / 2;
 }

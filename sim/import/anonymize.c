@@ -217,6 +217,10 @@ static void say_own(const char *text, const EchGpuName *name, GString *out)
     for (size_t i = 0; i < G_N_ELEMENTS(parts); i++)
         if (strstr(lower, parts[i]))
             g_string_append_printf(out, " %s", parts[i]);
+    static const char *const apart[] = {"roll_cuda", "loadwithcast<", "gpu_kernel_impl<"};
+    for (size_t i = 0; i < G_N_ELEMENTS(apart) && name->kind == ECH_GPU_STRIDED; i++)
+        if (strstr(lower, apart[i]))
+            g_string_append_printf(out, " %s", apart[i]);
 }
 
 static void say_cost(unsigned instructions, GString *out)
@@ -245,7 +249,7 @@ static void say_elementwise(const EchGpuName *name, GString *out)
         g_string_append_printf(out, " converting_copy_kernel_cuda<%s, %s>", types[name->read_bytes], types[name->written_bytes]);
     if (name->arrays || name->kind == ECH_GPU_FILL)
         g_string_append_printf(out, " array<char*, %u%s", name->arrays, eight ? ">, false>" : "");
-    say_cost(name->instructions - (name->kind == ECH_GPU_STRIDED ? 71u : 0u), out);
+    say_cost(name->instructions - name->places, out);
 }
 
 /* Lists, how many of them are read and written, and what is done with an element. */

@@ -411,6 +411,8 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
     }
     if (!(share > 0))
         return helper_work(whole, name, launch, ret);
+    if (name->every)
+        share = 1;
     if (whole->listed > 0) {
         bool known = list_work(whole, name, share, launch, ret);
         ret->of_lists = share < 1;

@@ -294,6 +294,67 @@ static EchTime price(const EchDevice *device, const char *name, const char *laun
     return ret->time;
 }
 
+/* What an H100 and an H200 took for kernels of PyTorch's that convert as they load and store, that roll, and whose elements lie in sectors of their own
+ * (traces/gpu_h100-sxm, traces/gpu_h200: models and operators). */
+START_TEST(elements_apart)
+{
+#define CAST                                                                                                                                                   \
+    "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(x)::{lambda(float)#1}, std::array<char*, 2ul>, 4, "                      \
+    "TrivialOffsetCalculator<1, unsigned int>, TrivialOffsetCalculator<1, unsigned int>, at::native::memory::LoadWithCast<1>, x>(int)"
+#define SUM                                                                                                                                                    \
+    "void at::native::unrolled_elementwise_kernel<at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>, 4, TrivialOffsetCalculator<2, unsigned int>, "   \
+    "TrivialOffsetCalculator<1, unsigned int>, at::native::memory::LoadWithCast<2>, at::native::memory::StoreWithCast<1> >(int)"
+#define PLACED(functor) "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl<at::native::" functor " >(x)::{lambda(int)#1}>(int)"
+#define COPY "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(x)::{lambda(x)#1}>(x)>(int)"
+    static const struct {
+        const char *device, *name, *launch;
+        uint32_t instructions;
+        double read, written, us, within;
+    } rows[] = {
+        {"h100-sxm", CAST, "grid=804102 block=128 operand_bytes=4", 96, 823.4e6, 1646.8e6, 1271.3, 0.04},
+        {"h200", CAST, "grid=256000 block=128 operand_bytes=4", 96, 262.1e6, 524.3e6, 381.5, 0.04},
+        {"h100-sxm", SUM, "grid=37828 block=128 elements=19370000 operand_bytes=4", 120, 116.2e6, 77.5e6, 81.8, 0.05},
+        {"h200", SUM, "grid=100864 block=128 elements=51640000 operand_bytes=4", 120, 309.8e6, 206.6e6, 200.1, 0.05},
+        {"h200", PLACED("CUDAFunctor_add<float>"), "grid=115290 block=128 operand_bytes=2", 146, 118.05e6, 118.05e6, 270.9, 0.06},
+        {"h200", PLACED("BinaryFunctor<float, float, float, at::native::binary_internal::MulFunctor<float> >"), "grid=75264 block=128 operand_bytes=2", 146,
+         77.05e6, 77.05e6, 168.5, 0.05},
+        {"h200", "void at::native::roll_cuda_kernel<float>(float const*, float*, long)", "grid=75264 block=512 operand_bytes=4", 150, 154.15e6, 154.15e6, 191.5,
+         0.06},
+        {"h200", "void at::native::roll_cuda_kernel<c10::BFloat16>(x, long)", "grid=75264 block=512 operand_bytes=2", 150, 77.05e6, 77.05e6, 183.1, 0.06},
+        {"h100-sxm", COPY, "grid=131072 block=128 operand_bytes=4 sectors=36", 84, 268.4e6, 268.4e6, 549.8, 0.03},
+        {"h100-sxm", COPY, "grid=131072 block=128 operand_bytes=2 sectors=34", 84, 134.2e6, 134.2e6, 515.5, 0.03},
+        {"h200", COPY, "grid=131072 block=128 operand_bytes=4 sectors=36", 84, 268.4e6, 268.4e6, 463.1, 0.05},
+        {"h200", COPY, "grid=131072 block=128 operand_bytes=2 sectors=34", 84, 134.2e6, 134.2e6, 423.8, 0.05},
+        {"h200", COPY, "grid=131072 block=128 operand_bytes=2 scattered=1", 84, 134.2e6, 134.2e6, 423.8, 0.05},
+        {"h200-calibrated", COPY, "grid=131072 block=128 operand_bytes=2 scattered=1", 84, 134.2e6, 134.2e6, 423.8, 0.07},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autoptr(EchDevice) device = ech_test_device(rows[i].device, NULL);
+        EchGpuCost cost;
+        EchGpuName name;
+        ech_gpu_name(rows[i].name, &name);
+        double us = (double)price(device, rows[i].name, rows[i].launch, (EchBytes)rows[i].read, (EchBytes)rows[i].written, &cost) / ECH_PS_PER_US;
+        ck_assert_msg(name.instructions == rows[i].instructions, "row %zu: %u slots", i, name.instructions);
+        ck_assert_msg(fabs(us / rows[i].us - 1) < rows[i].within, "row %zu: %g us, recorded %g", i, us, rows[i].us);
+    }
+    /* Of two dimensions rolled one after the other, each goes over all. */
+    const EchGpuOperator roll = {.kind = ECH_GPU_OP_OTHER, .elements = 1000, .read = 2000, .written = 2000, .dtype = ECH_DTYPE_F16};
+    EchGpuLaunch launch = {.grid = {2, 1, 1}, .block = {512, 1, 1}};
+    EchItemWork work;
+    EchGpuName name;
+    ech_gpu_name(rows[6].name, &name);
+    ck_assert(ech_gpu_kernel_work(&roll, &name, 0.5, &launch, &work));
+    ck_assert(launch.elements == 1000 && work.read == 2000 && work.write == 2000);
+    ech_gpu_name(COPY, &name);
+    ck_assert(ech_gpu_kernel_work(&roll, &name, 0.5, &launch, &work));
+    ck_assert(launch.elements == 500 && work.read == 1000);
+#undef CAST
+#undef SUM
+#undef PLACED
+#undef COPY
+}
+END_TEST
+
 START_TEST(waves_quantise)
 {
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
@@ -2155,6 +2216,7 @@ int main(void)
     tcase_add_test(tcase, lengths_of_transforms);
     tcase_add_test(tcase, elementwise_names);
     tcase_add_test(tcase, launches);
+    tcase_add_test(tcase, elements_apart);
     tcase_add_test(tcase, waves_quantise);
     tcase_add_test(tcase, less_power);
     tcase_add_test(tcase, power_between_products);
