@@ -330,6 +330,8 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     double instructions = kernel->name.instructions ? kernel->name.instructions : class->instructions;
     if (kernel->name.kind == ECH_GPU_SOFTMAX && launch->columns && (double)launch->columns * bytes_each != ceil((double)launch->columns * bytes_each / 16) * 16)
         instructions += UNALIGNED_ENDS * threads / (double)launch->columns;
+    if (launch->columns > 0)
+        instructions += kernel->name.row_instructions * (double)threads / (double)launch->columns;
     double working = blocks;
     if (kernel->name.kind == ECH_GPU_CONCAT && launch->grid[1] > 1) /* a row of blocks for each array, and one array has most of it */
         working = MAX(launch->rows > 0 ? blocks * MIN(elements / (double)launch->rows / launch->grid[1], 1) : blocks / launch->grid[1], 1);

@@ -118,6 +118,7 @@ typedef struct {
     bool splits;                              /**< Attention of one query a sequence: the grid's third dimension splits keys as far as that fills the chip. */
     bool generated;                           /**< Reductions: TorchInductor's. Norms, softmax: a block keeps its row, as those do. */
     bool joins;                               /**< Reductions: PyTorch's. What blocks of one column of the grid leave, the last of them adds up. */
+    uint8_t row_instructions;                 /**< Normalisation: those of each thread of a row's block, whatever the row's length. */
     bool sums_rows;                           /**< Normalisation: writes one row, the sum of all. */
     bool whole_rows;                          /**< Gathers, scatters: an index for a row, not for an element. */
     bool sorts;                               /**< Relayouts: a pass of cub's radix sort, of elements of read_bytes. */

@@ -106,7 +106,8 @@ static const char *word_of_class(const EchGpuName *name)
     case ECH_GPU_SOFTMAX: return name->generated ? "softmaxforwardreg" : "softmax";
     case ECH_GPU_SOFTMAX_WARP: return "softmax_warp";
     case ECH_GPU_NORM:
-        return name->walks                ? "batch_norm collect_statistics_channels_last"
+        return name->row_instructions     ? "layer_norm_grad_input_kernel_vectorized"
+               : name->walks              ? "batch_norm collect_statistics_channels_last"
                : name->chain > 0          ? say_plane_norm(name)
                : name->instructions == 52 ? "batch_norm transform_input_channels_last"
                : name->sums_rows          ? (name->generated          ? "internalgradients"

@@ -99,6 +99,7 @@ static const char *const fragments[] = {"splitKreduce",
                                         "triton_poi_",
                                         "loop_",
                                         "roll_cuda",
+                                        "layer_norm_grad_input_kernel_vectorized",
                                         "LoadWithCast<",
                                         "gpu_kernel_impl<",
                                         "transpose",
@@ -159,7 +160,8 @@ static void assert_name(uint64_t *state)
                       a.tile_n == b.tile_n && a.tile_k == b.tile_k && a.backward == b.backward && a.tf32 == b.tf32 && a.arrays == b.arrays &&
                       a.element_bytes == b.element_bytes && a.block_elements == b.block_elements && a.instructions == b.instructions && a.vector == b.vector &&
                       a.trips == b.trips && a.sums_rows == b.sums_rows && a.generated == b.generated && a.efficient == b.efficient &&
-                      a.flexible == b.flexible && a.splits == b.splits && a.library == b.library,
+                      a.flexible == b.flexible && a.splits == b.splits && a.library == b.library && a.every == b.every && a.places == b.places &&
+                      a.row_instructions == b.row_instructions,
                   "'%s' and '%s' do not say the same", name->str, said->str);
 }
 

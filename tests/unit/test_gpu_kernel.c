@@ -294,8 +294,8 @@ static EchTime price(const EchDevice *device, const char *name, const char *laun
     return ret->time;
 }
 
-/* What an H100 and an H200 took for kernels of PyTorch's that convert as they load and store, that roll, and whose elements lie in sectors of their own
- * (traces/gpu_h100-sxm, traces/gpu_h200: models and operators). */
+/* What an H100 and an H200 took for kernels of PyTorch's that convert as they load and store, that roll, gradients of short rows, and kernels whose elements
+ * lie in sectors of their own (traces/gpu_h100-sxm, traces/gpu_h200: models and operators). */
 START_TEST(elements_apart)
 {
 #define CAST                                                                                                                                                   \
@@ -305,6 +305,7 @@ START_TEST(elements_apart)
     "void at::native::unrolled_elementwise_kernel<at::native::CUDAFunctor_add<float>, std::array<char*, 3ul>, 4, TrivialOffsetCalculator<2, unsigned int>, "   \
     "TrivialOffsetCalculator<1, unsigned int>, at::native::memory::LoadWithCast<2>, at::native::memory::StoreWithCast<1> >(int)"
 #define PLACED(functor) "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl<at::native::" functor " >(x)::{lambda(int)#1}>(int)"
+#define NORM "void at::native::(anonymous namespace)::layer_norm_grad_input_kernel_vectorized<float, float, false>(float const*, int)"
 #define COPY "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(x)::{lambda(x)#1}>(x)>(int)"
     static const struct {
         const char *device, *name, *launch;
@@ -321,6 +322,9 @@ START_TEST(elements_apart)
         {"h200", "void at::native::roll_cuda_kernel<float>(float const*, float*, long)", "grid=75264 block=512 operand_bytes=4", 150, 154.15e6, 154.15e6, 191.5,
          0.06},
         {"h200", "void at::native::roll_cuda_kernel<c10::BFloat16>(x, long)", "grid=75264 block=512 operand_bytes=2", 150, 77.05e6, 77.05e6, 183.1, 0.06},
+        {"h200", NORM, "grid=401408 block=128 rows=401408x96 operand_bytes=4", 55, 310.4e6, 155.2e6, 332.7, 0.05},
+        {"h200", NORM, "grid=25088 block=128 rows=25088x384 operand_bytes=4", 55, 77.2e6, 38.6e6, 34.0, 0.05},
+        {"h100-sxm", NORM, "grid=16384 block=128 rows=16384x768 operand_bytes=2", 55, 50.4e6, 25.2e6, 30.7, 0.1},
         {"h100-sxm", COPY, "grid=131072 block=128 operand_bytes=4 sectors=36", 84, 268.4e6, 268.4e6, 549.8, 0.03},
         {"h100-sxm", COPY, "grid=131072 block=128 operand_bytes=2 sectors=34", 84, 134.2e6, 134.2e6, 515.5, 0.03},
         {"h200", COPY, "grid=131072 block=128 operand_bytes=4 sectors=36", 84, 268.4e6, 268.4e6, 463.1, 0.05},
@@ -351,6 +355,7 @@ START_TEST(elements_apart)
 #undef CAST
 #undef SUM
 #undef PLACED
+#undef NORM
 #undef COPY
 }
 END_TEST
