@@ -56,12 +56,12 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
     aten::to                      33.0 ms   47.8 % ##########..........
     Optimizer.step#AdamW.step     7.27 ms   10.5 % ##..................
     head (Linear)                 6.63 ms    9.6 % ##..................  2.24 ms, -, 4.39 ms
-    blocks.* (Block)              3.35 ms    4.9 % #...................  1.07 ms, -, 2.28 ms
+    blocks.* (Block)              3.39 ms    4.9 % #...................  1.12 ms, -, 2.28 ms
     aten::cross_entropy_loss      3.32 ms    4.8 % #...................
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
     blocks.*.up (Linear)          1.96 ms    2.8 % #...................  701 us, -, 1.25 ms
     blocks.*.down (Linear)        1.76 ms    2.5 % #...................  601 us, -, 1.15 ms
-    in 12 more                    8.37 ms   12.1 % ##..................
+    in 12 more                    8.36 ms   12.1 % ##..................
 
   Kernel times: 544 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
@@ -72,7 +72,7 @@ $ for how in '' '--pass remat:modules=blocks.*,above=1' '--set device.memories.h
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 11.7 ms, bound by hbm port (52 % of the critical path).
+  It takes 11.8 ms, bound by hbm port (52 % of the critical path).
   Steps: one whole one
     11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
@@ -81,7 +81,7 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   4.52 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.02 GiB, 512 MiB of it the process's context.
   It takes 12.7 ms, bound by hbm port (52 % of the critical path).
-    It takes 7.9 % longer: 11.7 ms -> 12.7 ms. Along the critical path: +479 us hbm port, +373 us matrix unit, +70.5 us overhead.
+    It takes 8.0 % longer: 11.8 ms -> 12.7 ms. Along the critical path: +486 us hbm port, +373 us matrix unit, +70.5 us overhead.
   Steps: one whole one
     12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
@@ -103,15 +103,15 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h10
     ranks 0, 1: steps 1 to 2 of 2 alone, from Optimizer.step#SGD.step to the next: what was asked for before is held as it was then, and takes no time here
 $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep: [{path: step, values: [1, 2, 1..2]}]\n' >$T/e.yaml; echelon run $T/e.yaml | grep -E '^ *(1|2|1\.\.2)  '
   1     yes   12.6 ms    1.000  4.63 GiB  hbm port
-  2     yes   11.7 ms    0.933  4.63 GiB  hbm port
+  2     yes   11.8 ms    0.933  4.63 GiB  hbm port
   1..2  yes   24.3 ms    1.932  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
-  It takes 42.9 ms, bound by hbm port (43 % of the critical path).
-    It takes 37.8 % less time: 69.0 ms -> 42.9 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
+  It takes 43.0 ms, bound by hbm port (43 % of the critical path).
+    It takes 37.7 % less time: 69.0 ms -> 43.0 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
   It takes 148 ms, bound by the host's launches (52 % of the critical path).
-    It takes 2.15 times as long: 69.0 ms -> 148 ms. Along the critical path: +77.0 ms the host's launches.
-    the host's launches           77.4 ms   52.3 % ##########..........
+    It takes 2.15 times as long: 69.0 ms -> 148 ms. Along the critical path: +77.4 ms the host's launches.
+    the host's launches           77.8 ms   52.5 % ##########..........
     for the host's launches        194 ms   52.5 % ###########.........
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
   It takes 153 ms, bound by pageable port (48 % of the critical path).
@@ -135,8 +135,8 @@ in use when most is, 4.63 GiB, by what asked for it
 
 $ echelon import traces/gpt_pytorch.h100 --anonymize -o $T/a.ech >/dev/null 2>&1; for pass in pin 'remat:modules=*.0' offload:what=activations; do for f in $T/a.ech traces/gpt_pytorch.h100; do echelon run --trace $f --device h100-sxm --engine native --pass $pass | grep -E "It takes|reserved by|Steps|forward, recomp" >$T/$(basename $f).said; done; cmp $T/a.ech.said $T/gpt_pytorch.h100.said; grep Steps $T/a.ech.said; done; ! grep -e gpt_train -e /opt/ $T/a.ech
   Steps: 2, the middle one takes 12.1 ms; --step N tells all of this of one alone
-  Steps: 2, the middle one takes 12.5 ms; --step N tells all of this of one alone
-  Steps: 2, the middle one takes 37.3 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 12.6 ms; --step N tells all of this of one alone
+  Steps: 2, the middle one takes 37.4 ms; --step N tells all of this of one alone
 $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 13.0 ms; --step N tells all of this of one alone
@@ -152,8 +152,8 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - remat: left the trace as it is: no module of PyTorch whose path fits 'layers.*' makes arrays that wait; 'run' names modules, and what torch.compile compiled is one
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 13.0 ms; --step N tells all of this of one alone
-    13.0 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
+  Steps: 2, the middle one takes 13.1 ms; --step N tells all of this of one alone
+    13.1 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
     12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
 
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times

@@ -4,25 +4,25 @@ note traces/pipeline_pytorch.h100/rank0.pickle.gz and its like: read beside the 
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 80.0 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+  It takes 79.9 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
 $ for r in 0 1; do cp tests/golden/data/stream.ech $T/s.$r.ech; done; echelon run --trace $T/s.?.ech --device tests/golden/data/small.yaml 2>&1 >/dev/null
 note these captures know of no rank and meet nowhere: were they several runs of one program, each is given alone
 $ echelon run --trace traces/pipeline_pytorch.h100/rank1.pretend.gz traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm
 rank1.pretend and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 80.0 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+  It takes 79.9 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   1.67 GiB    25.9 ms    19.6 ms  76 %    430 us   2 %   5.80 ms  22 %   98.8 us   0 %
+      0   2.53 GiB   1.67 GiB    25.9 ms    19.6 ms  76 %    430 us   2 %   5.79 ms  22 %   98.8 us   0 %
       1   2.66 GiB   1.82 GiB    25.9 ms    20.4 ms  79 %    534 us   2 %   4.78 ms  18 %    141 us   1 %
   Live, but beside what the allocator has reserved: 960 MiB of each rank (NCCL's buffers).
 
   Who waits for whom in that step, and what that one does meanwhile
-    rank 0 for 1         5.80 ms  4 times, most at permute: runs kernels 99 %
+    rank 0 for 1         5.79 ms  4 times, most at permute: runs kernels 99 %
     rank 1 for 0         4.78 ms  1 time, all at recv: runs kernels 99 %
-    Rank 1 is waited for longest, 5.80 ms by all together; its kernels take 20.4 ms, those of the others 19.6 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 233 us against none.
+    Rank 1 is waited for longest, 5.79 ms by all together; its kernels take 20.4 ms, those of the others 19.6 ms, most of it at layer_norm_grad_input_...BFloat16, float, false>: 219 us against none.
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=1GiB | head -n 8
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
@@ -40,10 +40,10 @@ rank0.pretend and 1 more: 2 ranks on h100-sxm
   What that changes: 25.9 ms -> 30.0 ms; the fullest rank's memory 2.66 GiB -> 2.66 GiB; waiting for one another 20.4 % -> 18.3 %.
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --json | tr -d ' \n' | grep -o '"ranks":.*' | grep -oE '"(rank|time_ps|waits_for_ranks_ps|peers)":[0-9]+' | head -n 8
 "rank":0
-"time_ps":25888991187
-"waits_for_ranks_ps":5802605732
+"time_ps":25875108863
+"waits_for_ranks_ps":5788723408
 "rank":1
-"time_ps":5802605732
+"time_ps":5788723408
 "waits_for_ranks_ps":0
 "peers":0
 "peers":0
@@ -77,11 +77,11 @@ $ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz --anonymize -o $T
 0 and 1 more: 2 ranks on h100-sxm
 
   Every rank fits.
-  It takes 80.0 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+  It takes 79.9 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       step              run           alone           ranks            idle
-      0   2.53 GiB   1.67 GiB    25.9 ms    19.6 ms  76 %    430 us   2 %   5.80 ms  22 %   98.8 us   0 %
+      0   2.53 GiB   1.67 GiB    25.9 ms    19.6 ms  76 %    430 us   2 %   5.79 ms  22 %   98.8 us   0 %
       1   2.66 GiB   1.82 GiB    25.9 ms    20.4 ms  79 %    534 us   2 %   4.78 ms  18 %    141 us   1 %
 $ echelon run --trace traces/pipeline_pytorch.h100/rank0.pretend.gz --device h100-sxm --engine native --set device.memories.hbm.capacity=2GiB --set device.memories.hbm.available=2GiB | grep -o 'IT DOES NOT FIT'; echelon alloc traces/pipeline_pytorch.h100/rank0.pretend.gz -c 2GiB | grep -o '[^ ]*: out of memory at event.*memory;'
 IT DOES NOT FIT
@@ -101,17 +101,17 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
 
   Who waits for whom in that step, and what that one does meanwhile
   run    ranks       time       step  relative  waiting    fullest
-  as_is      2    80.0 ms    25.9 ms         -   20.4 %   2.66 GiB
+  as_is      2    79.9 ms    25.9 ms         -   20.4 %   2.66 GiB
   slow       2     106 ms    34.0 ms     1.314   27.4 %   2.66 GiB
 
   What changed from as_is to slow
    rank                     step        kernels  communication          waits     host, idle                     live
-      0       25.9 ms -> 34.0 ms       +85.7 us              =       +8.04 ms              =     2.53 GiB -> 2.53 GiB
-      1       25.9 ms -> 34.0 ms       +8.11 ms              =       +21.4 us              =     2.66 GiB -> 2.66 GiB
+      0       25.9 ms -> 34.0 ms       +87.8 us              =       +8.04 ms              =     2.53 GiB -> 2.53 GiB
+      1       25.9 ms -> 34.0 ms       +8.11 ms              =       +22.0 us              =     2.66 GiB -> 2.66 GiB
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.3139266416484026
+"relative":1.3142162687333077
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8
