@@ -1,9 +1,9 @@
 What the README shows is what the program says.
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --pass offload >$T/out; sed -n '/^    \$ echelon run --trace traces.gpt_unrolled_kept/,/\.\.\.$/p' README.md | sed '1d;$d;s/^ *//' | while read -r line; do grep -qF -- "$line" $T/out && echo true || echo "untrue: $line"; done
 true
-untrue: It takes 5.71 ms, bound by host link to device (31 % of the critical path).
 true
-untrue: It takes 3.01 times as long: 1.89 ms -> 5.71 ms. Along the critical path: +1.75 ms host link to device, +1.74 ms host link from device, +322 us overhead.
+true
+true
 true
 $ echelon run --trace gpt_pytorch.h100 --device h100-sxm --step last >$T/out; sed -n '/^    \$ echelon run --trace traces.gpt_pytorch/,/\.\.\.$/p' README.md | sed '1d;$d;s/^ *//' | while read -r line; do grep -qF -- "$line" $T/out && echo true || echo "untrue: $line"; done
 true
@@ -15,13 +15,13 @@ true
 true
 $ echelon advise gpt_unrolled_kept.h100 --device h100-sxm --memory 140MiB >$T/out; sed -n '/^    \$ echelon advise traces.gpt_unrolled_kept/,/\.\.\.$/p' README.md | sed '1d;$d;s/^ *//' | while read -r line; do grep -qF -- "$line" $T/out && echo true || echo "untrue: $line"; done
 true
-untrue: Do first: make activations again (112 MiB, 2.15 ms a step): jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False.
 true
-untrue: as it is                                  180 MiB         -  1.89 ms         -
 true
-untrue: 1  make activations again                112 MiB         -  2.15 ms    x1.137
 true
-untrue: 2  products on host, the rest again      118 MiB    36 MiB  3.50 ms    x1.847
+true
+true
+true
+true
 $ echelon info tests/fuzz/corpus/memory_figures/summary.txt >$T/out; sed -n '/^    \$ echelon info tests.fuzz/,/\.\.\.$/p' README.md | sed '1d;$d;s/^ *//' | while read -r line; do grep -qF -- "$line" $T/out && echo true || echo "untrue: $line"; done
 true
 true
