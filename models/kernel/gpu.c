@@ -330,6 +330,8 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     double instructions = kernel->name.instructions ? kernel->name.instructions : class->instructions;
     if (kernel->name.kind == ECH_GPU_SOFTMAX && launch->columns && (double)launch->columns * bytes_each != ceil((double)launch->columns * bytes_each / 16) * 16)
         instructions += UNALIGNED_ENDS * threads / (double)launch->columns;
+    if (kernel->name.places > 0)
+        instructions += (double)ech_gpu_place_instructions(&kernel->name, launch->axes) - kernel->name.places;
     if (launch->columns > 0)
         instructions += kernel->name.row_instructions * (double)threads / (double)launch->columns;
     double working = blocks;

@@ -744,6 +744,7 @@ static void read_chain(const char *text, EchGpuName *ret)
 /* Whether each element is converted by a switch over types as it is loaded and stored (PyTorch's fetch_and_cast, cast_and_store in Loops.cuh): arrays of
  * different types. Where places are computed, too, the name tells by its functor's type: kernels that convert compute in 4 bytes and more, of which others take
  * two elements a thread, not four, or say that they do not ("_nocast"). */
+#define PLAIN_PLACES 71
 static bool converts(const char *text, const EchGpuName *name)
 {
     return strstr(text, "loadwithcast<") || (name->block_elements == 512 && strstr(text, "gpu_kernel_impl<") && name->element_bytes >= 4);
@@ -756,8 +757,15 @@ static uint8_t place_instructions(const char *text, const EchGpuName *name)
 {
     bool many = name->arrays > 2, offsets = !strstr(text, "loadwithcast<");
     if (!converts(text, name))
-        return 71;
+        return PLAIN_PLACES;
     return many ? offsets ? 133 : 107 : 83;
+}
+
+unsigned ech_gpu_place_instructions(const EchGpuName *name, unsigned axes)
+{
+    if (axes == 0 || name->places != PLAIN_PLACES)
+        return name->places;
+    return axes < 4 ? 73 : name->arrays > 2 ? 99 : 87;
 }
 
 static void read_stream(const char *text, EchGpuName *ret)
@@ -1092,6 +1100,7 @@ static const struct {
     {"operand_bytes", 1, .members = {MEMBER(operand_bytes, 64)}},
     {"scattered", 1, .members = {MEMBER(scattered, 1)}},
     {"sectors", 1, .members = {MEMBER(sectors, 4096)}},
+    {"axes", 1, .members = {MEMBER(axes, 25)}},
     {"class", 1, .members = {MEMBER(kind, 0)}, .words = ech_gpu_class_names, .n_words = ECH_GPU_N_CLASSES},
     {"backward", 1, .members = {MEMBER(backward, 1)}},
     {"causal", 1, .members = {MEMBER(causal, 1)}},

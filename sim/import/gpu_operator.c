@@ -487,8 +487,102 @@ static uint64_t own_elements(const EchGpuInput *input)
 }
 
 /* Elements of the broadcast result, the bytes of all inputs, and whether two inputs of that size run along different dimensions. */
+enum { MOST_PLACED = 4 }; /* Arrays */
+
+/* Of the elements of arrays as PyTorch goes over them (TensorIterator.cpp, reorder_dimensions and coalesce_dimensions): dimensions by ascending steps, and
+ * those as one that lie together in all arrays; what is expanded has a step of 0. A new result lies as they are gone over, and hinders nothing. */
+typedef struct {
+    uint64_t sizes[ECH_GPU_MAX_RANK], steps[MOST_PLACED][ECH_GPU_MAX_RANK];
+    unsigned rank, arrays;
+} Places;
+
+static bool places_of(const EchGpuInput *inputs, size_t n, Places *ret)
+{
+    *ret = (Places){0};
+    for (size_t i = 0; i < n; i++)
+        ret->rank = is_tensor(&inputs[i]) ? MAX(ret->rank, inputs[i].rank) : ret->rank;
+    for (unsigned d = 0; d < ret->rank; d++)
+        ret->sizes[d] = 1;
+    for (size_t i = 0; i < n; i++) {
+        const EchGpuInput *in = &inputs[i];
+        if (!is_tensor(in) || (in->rank == 0 && !in->list))
+            continue;
+        if (in->list || in->n_strides != in->rank || ret->arrays == MOST_PLACED)
+            return false;
+        for (unsigned d = 0; d < in->rank; d++) {
+            unsigned at = ret->rank - in->rank + d;
+            ret->sizes[at] = MAX(ret->sizes[at], (uint64_t)MAX(in->dims[d], 0));
+            ret->steps[ret->arrays][at] = in->dims[d] > 1 ? (uint64_t)MAX(in->strides[d], 0) : 0;
+        }
+        ret->arrays++;
+    }
+    return ret->arrays > 0;
+}
+
+/* Whether dimension @a goes before @b: 1, -1, or 0 where the steps do not tell. */
+static int goes_before(const Places *places, unsigned a, unsigned b)
+{
+    for (unsigned i = 0; i < places->arrays; i++) {
+        uint64_t x = places->steps[i][a], y = places->steps[i][b];
+        if (x == 0 || y == 0)
+            continue;
+        if (x != y)
+            return x < y ? 1 : -1;
+        if (places->sizes[a] < places->sizes[b])
+            return 1;
+    }
+    return 0;
+}
+
+static bool lie_together(const Places *places, unsigned inner, unsigned outer, uint64_t size)
+{
+    bool all = true;
+    for (unsigned i = 0; i < places->arrays; i++)
+        all = all && places->steps[i][inner] * size == places->steps[i][outer];
+    return all;
+}
+
+/* 0: not known. */
+static uint8_t axes_of(const EchGpuInput *inputs, size_t n)
+{
+    Places places;
+    unsigned order[ECH_GPU_MAX_RANK], used = 0;
+    if (!places_of(inputs, n, &places))
+        return 0;
+    for (unsigned d = places.rank; d-- > 0;) { /* from the last dimension on, each before those that it goes before */
+        unsigned at = used++;
+        order[at] = d;
+        for (unsigned other = at; other-- > 0;) {
+            int before = goes_before(&places, d, order[other]);
+            if (before < 0)
+                break;
+            if (before > 0) { /* they change places, whatever is between them */
+                order[at] = order[other];
+                order[other] = d;
+                at = other;
+            }
+        }
+    }
+    unsigned axes = 0, first = 0;
+    uint64_t size = 0; /* Of the axis that grows; its elements' steps are of dimension @first */
+    for (unsigned i = 0; i < used; i++) {
+        unsigned d = order[i];
+        if (places.sizes[d] == 1)
+            continue;
+        if (axes > 0 && lie_together(&places, first, d, size)) {
+            size *= places.sizes[d];
+            continue;
+        }
+        axes++;
+        first = d;
+        size = places.sizes[d];
+    }
+    return (uint8_t)MAX(axes, 1u);
+}
+
 static void broadcast(const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
+    ret->axes = axes_of(inputs, n);
     uint64_t dims[ECH_GPU_MAX_RANK];
     for (size_t d = 0; d < ECH_GPU_MAX_RANK; d++)
         dims[d] = 1;

@@ -47,6 +47,7 @@ typedef struct {
     uint8_t weight_bits;     /**< PRODUCT: of an element of the second operand, scales included, where it is packed; else 0. */
     uint64_t planes;         /**< Of images, where the threads of a grid's first two dimensions have a place of all of them each; else 0. */
     uint16_t trips;          /**< Accesses of a thread that wait for one another, where shapes tell it; else 0. */
+    uint8_t axes;            /**< Dimensions of its arrays with those as one that lie together in all of them; 0: not known. */
     bool scattered;
     bool dropout;  /**< ATTENTION: of its scores. */
     bool causal;   /**< ATTENTION: known to be, and k halved. */

@@ -426,6 +426,8 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
                          .origin = ECH_INFERRED};
     launch->operand_bytes = ech_dtype_bits((EchDtype)whole->dtype) / 8;
     launch->scattered = whole->scattered && name->kind == ECH_GPU_STRIDED;
+    if (name->places > 0 && launch->axes == 0)
+        launch->axes = whole->axes;
     if (whole->kind == ECH_GPU_OP_PRODUCT) {
         product_work(whole, share, launch, ret);
     } else if (whole->kind == ECH_GPU_OP_ATTENTION) {

@@ -45,6 +45,7 @@
  *                                                                     product ("": it is none, or several)
  *   sectors N                                                         of the kernel before: of 32 bytes, that 32 neighbours touch in all of its
  *                                                                     arrays, where these do not lie together
+ *   axes N                                                            of the kernel before: dimensions by which it computes where elements lie
  *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
  *   end
  *
@@ -644,14 +645,19 @@ static bool add_products(Reader *r, GError **error)
     return true;
 }
 
-/* How the newest kernel's neighbours lie apart. */
-static bool add_sectors(Reader *r, GError **error)
+/* How the newest kernel's elements lie: neighbours apart, or by how many dimensions. */
+static bool add_places(Reader *r, bool sectors, GError **error)
 {
     if (!r->launched || r->kernels->len == 0) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: sectors of no kernel; expected its launch before", r->lines.where, r->lines.line);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: %s of no kernel; expected its launch before", r->lines.where, r->lines.line,
+                    sectors ? "sectors" : "axes");
         return false;
     }
-    g_array_index(r->kernels, Kernel, r->kernels->len - 1).launch.sectors = (uint16_t)MIN(r->lines.fields[0], 4096u);
+    EchGpuLaunch *launch = &g_array_index(r->kernels, Kernel, r->kernels->len - 1).launch;
+    if (sectors)
+        launch->sectors = (uint16_t)MIN(r->lines.fields[0], 4096u);
+    else
+        launch->axes = (uint8_t)MIN(r->lines.fields[0], 25u);
     return true;
 }
 
@@ -1330,6 +1336,7 @@ enum {
     LINE_LENGTHS,
     LINE_PRODUCTS,
     LINE_SECTORS,
+    LINE_AXES,
     LINE_MEETS,
     LINE_RANK,
     LINE_SENDS,
@@ -1371,6 +1378,7 @@ static const EchLineKind kinds[] = {
     [LINE_LENGTHS] = {"lengths", NULL, 5, false},
     [LINE_PRODUCTS] = {"products", NULL, 3, false},
     [LINE_SECTORS] = {"sectors", NULL, 1, false},
+    [LINE_AXES] = {"axes", NULL, 1, false},
     [LINE_MEETS] = {"meets", NULL, ECH_LINE_LIST, false},
     [LINE_RANK] = {"rank", NULL, 3, false},
     [LINE_SENDS] = {"sends", NULL, ECH_LINE_LIST, false},
@@ -1444,7 +1452,8 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_CAPTURED: return add_captured(r, error);
     case LINE_NODE: return add_node(r, error);
     case LINE_LENGTHS: add_lengths(r); break;
-    case LINE_SECTORS: return add_sectors(r, error);
+    case LINE_SECTORS: return add_places(r, true, error);
+    case LINE_AXES: return add_places(r, false, error);
     case LINE_PRODUCTS: return add_products(r, error);
     case LINE_MEETS: return add_meetings(r, false, error);
     case LINE_SENDS: return add_meetings(r, true, error);

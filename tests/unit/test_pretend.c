@@ -310,7 +310,7 @@ START_TEST(told_sectors)
         "name 1 \"void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(x)>>(int, x)\"\n"
         "name 2 \"aten::copy_, sizes = [[8192, 8192], [8192, 8192], []]\"\n"
         "push 3 9 2\nkernel 1 0 0 1 131072 1 1 128 1 1 0\n%spop 5 9\nend\n";
-    g_autofree char *straight = g_strdup_printf(copies, ""), *turned = g_strdup_printf(copies, "sectors 34\n");
+    g_autofree char *straight = g_strdup_printf(copies, ""), *turned = g_strdup_printf(copies, "sectors 34\naxes 2\n");
     EchTime times[2];
     for (int i = 0; i < 2; i++) {
         g_autofree char *text = g_strconcat(HEAD, i ? turned : straight, NULL);
@@ -323,12 +323,14 @@ START_TEST(told_sectors)
         ech_gpu_name(ech_trace_string(import->trace, op->name), &kernel.name);
         ck_assert(ech_gpu_launch_parse(ech_trace_string(import->trace, op->launch), &kernel.launch));
         ck_assert_uint_eq(kernel.launch.sectors, i ? 34 : 0);
+        ck_assert_uint_eq(kernel.launch.axes, i ? 2 : 0);
         EchGpuCost cost;
         ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
         times[i] = cost.time;
     }
     ck_assert(times[1] > 2 * times[0]);
     must_fail(HEAD "sectors 34\nend\n", ":4: sectors of no kernel; expected its launch before");
+    must_fail(HEAD "axes 2\nend\n", ":4: axes of no kernel; expected its launch before");
 }
 END_TEST
 

@@ -116,8 +116,9 @@ __attribute__((noinline, no_sanitize("address"))) void pretend_clear_stack(void)
 
 /* PyTorch's element-wise kernels that take a place in each array apart (ATen/native/cuda/CUDALoops.cuh, gpu_kernel_impl): in their last parameter how many
  * dimensions, of each its size and two numbers to divide by it (OffsetCalculator.cuh, MAX_DIMS; IntegerDivider.cuh), then of each a step in bytes for every
- * array, then the arrays. How many sectors of 32 bytes 32 neighbours touch; 0: this is no such kernel, or what it touches lies together. */
-static unsigned scattered_sectors(const PretendKernelCode *code, void *const *arguments)
+ * array, then the arrays. How many those dimensions are (0: this is no such kernel), and how many sectors of 32 bytes 32 neighbours touch (0: what they touch
+ * lies together). */
+static unsigned scattered_sectors(const PretendKernelCode *code, void *const *arguments, unsigned *ret_axes)
 {
     enum { MOST_DIMENSIONS = 25, MOST_ARRAYS = 6, LANES = 32, SECTOR = 32 };
     size_t bytes = 0, n = 0, last = code->n_parameters > 0 ? code->n_parameters - 1 : 0;
@@ -132,6 +133,7 @@ static unsigned scattered_sectors(const PretendKernelCode *code, void *const *ar
         }
         n = found == arrays ? arrays : 0;
     }
+    *ret_axes = 0;
     if (n == 0)
         return 0;
     memcpy(words, data, 4 * (1 + 3 * MOST_DIMENSIONS + MOST_DIMENSIONS * n));
@@ -156,12 +158,14 @@ static unsigned scattered_sectors(const PretendKernelCode *code, void *const *ar
         touched += n_sectors;
         apart |= n_sectors > LANES / 2; /* what lies together are 16 at most, of complex doubles */
     }
+    *ret_axes = words[0] <= MOST_DIMENSIONS ? words[0] : 0;
     return apart ? touched : 0;
 }
 
 void pretend_arguments(const PretendKernelCode *code, void *const *arguments, PretendDim grid)
 {
-    pretend_use(PRETEND_NO_USES, NULL, scattered_sectors(code, arguments));
+    unsigned axes, sectors = scattered_sectors(code, arguments, &axes);
+    pretend_places(sectors, axes);
     size_t bytes;
     const uint8_t *data = parameter(code, arguments, 0, &bytes);
     bool lists = data && tell_lists(code, data, bytes, grid.x);

@@ -70,14 +70,16 @@ void pretend_say_once(const char *what);
         return status;                                                                                                                                         \
     }
 
-/* What the next work of this thread does with memory: from @address on, @bytes where that is known (0: not). Addresses of no allocation are left out.
- * PRETEND_NO_USES: a kernel's arguments follow, if any. */
-typedef enum { PRETEND_NO_USES, PRETEND_READS, PRETEND_WRITES, PRETEND_UPDATES } PretendUse;
+/* What the next work of this thread does with memory: from @address on, @bytes where that is known (0: not). Addresses of no allocation are left out. */
+typedef enum { PRETEND_READS = 1, PRETEND_WRITES, PRETEND_UPDATES } PretendUse;
 void pretend_use(PretendUse how, const void *address, uint64_t bytes);
 /* What a call is given to read and to write; what it is not given is NULL. It stands with the first kernel of the call. */
 void pretend_uses(const void *const *read, size_t n_read, const void *const *written, size_t n_written);
 /* There is no such work. */
 void pretend_no_uses(void);
+/* It is a kernel: of 32 bytes, that 32 neighbours touch, where these lie apart, and dimensions by which it computes where its elements lie (0: not known). Its
+ * arguments follow, if any. */
+void pretend_places(unsigned sectors, unsigned axes);
 /* An address that stands in a kernel's parameter @parameter. */
 void pretend_argument(size_t parameter, uint64_t address);
 

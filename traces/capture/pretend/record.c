@@ -310,14 +310,8 @@ static void append_format(Text *to, const char *format, ...)
 void pretend_use(PretendUse how, const void *address, uint64_t bytes)
 {
     PretendBlock block;
-    if (how == PRETEND_NO_USES) {
-        uses_text.n = 0;
-        if (bytes > 0)
-            append_format(&uses_text, "\nsectors %" PRIu64, bytes);
-        append_format(&uses_text, "\nargs");
-    } else if (address && pretend_find(address, &block)) {
+    if (address && pretend_find(address, &block))
         append_format(&uses_text, "%s %d %" PRIu64 " %" PRIu64, uses_text.n == 0 ? "\nuses" : "", (int)how, (uint64_t)(uintptr_t)address, bytes);
-    }
 }
 
 void pretend_uses(const void *const *read, size_t n_read, const void *const *written, size_t n_written)
@@ -331,6 +325,16 @@ void pretend_uses(const void *const *read, size_t n_read, const void *const *wri
 void pretend_no_uses(void)
 {
     uses_text.n = 0;
+}
+
+void pretend_places(unsigned sectors, unsigned axes)
+{
+    uses_text.n = 0;
+    if (sectors > 0)
+        append_format(&uses_text, "\nsectors %u", sectors);
+    if (axes > 0)
+        append_format(&uses_text, "\naxes %u", axes);
+    append_format(&uses_text, "\nargs");
 }
 
 void pretend_argument(size_t parameter, uint64_t address)
