@@ -334,18 +334,66 @@ START_TEST(lanes_first)
 }
 END_TEST
 
-/* Groups share out the channels; a filter a channel is no product. */
+/* Groups share out the channels; a filter a channel is no product, but threads' sums (cuDNN's kernels for 3 x 3 to 7 x 7, whose grids an H200's profile has).
+ */
 START_TEST(groups)
 {
     load_dnn();
-    const int64_t of_four[4] = {128, 16, 3, 3}, of_each[4] = {64, 1, 7, 7}, same[4] = {8, 64, 28, 28};
+    const int64_t of_four[4] = {128, 16, 3, 3}, of_each[4] = {64, 1, 7, 7}, of_nine[4] = {64, 1, 9, 9}, same[4] = {8, 64, 28, 28};
     void *operation = convolution(&forward, BF16, true, image, of_four, result);
     run(graph(&operation, 1), 0);
-    operation = convolution(&forward, BF16, true, image, of_each, same);
+    const Kind *kinds[] = {&forward, &data, &filters};
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        operation = convolution(kinds[i], BF16, true, image, of_each, same);
+        run(graph(&operation, 1), 0);
+    }
+    operation = convolution(&forward, BF16, true, image, of_nine, same);
     run(graph(&operation, 1), 0);
     g_autofree char *lines = written("library", "459");
-    ck_assert_msg(strstr(lines, "product=4x6272x32x144 taps=9 ") && strstr(lines, " 231211008 \"bf16\""), "%s", lines);
-    ck_assert_msg(strstr(lines, "\"elements=401408 operand_bytes=2 class=elementwise instructions=254\" 3217536 802816 0 \"\""), "%s", lines);
+    ck_assert_str_eq(
+        lines,
+        "0 0 \"cudnn convolution\" \"product=4x6272x32x144 taps=9 operand_bytes=2 class=product\" 3248128 1605632 231211008 \"bf16\"\n"
+        "0 0 \"cudnn convolution\" \"grid=112x1x1 block=128x1x1 registers=255 elements=401408 operand_bytes=2 class=elementwise trips=20 waits=1\" "
+        "3217536 802816 0 \"\"\n"
+        "0 0 \"cudnn convolution: gradient of the data\" \"grid=1568x1x1 block=256x1x1 registers=128 elements=1605632 operand_bytes=2 class=elementwise "
+        "instructions=388 trips=7\" 809088 3211264 0 \"\"\n"
+        "0 0 \"cudnn convolution: gradient of the filters\" \"grid=2x8x1 block=32x4x1 elements=401408 operand_bytes=2 class=elementwise instructions=262\" "
+        "4014080 100352 0 \"\"\n"
+        "0 0 \"cudnn convolution: parts added up\" \"grid=49x2x1 block=32x1x1 elements=3136 operand_bytes=2 class=split_reduce trips=0\" 100352 6272 0 \"\"\n"
+        "0 0 \"cudnn convolution\" \"elements=401408 operand_bytes=2 class=elementwise instructions=410\" 3221632 802816 0 \"\"\n");
+    unload();
+}
+END_TEST
+
+/* Groups whose channels are no power of two are cut out one by one, in eight streams of the library's own, which wait for the program's and it for them. */
+START_TEST(groups_cut_out)
+{
+    load_dnn();
+    const int64_t in[4] = {8, 480, 14, 14}, of_48[4] = {480, 48, 3, 3}, out[4] = {8, 480, 14, 14};
+    const Kind *kinds[] = {&forward, &filters};
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        void *operation = convolution(kinds[i], BF16, true, in, of_48, out);
+        ck_assert_int_eq(run(graph(&operation, 1), 0), 8 * 2 * (2 * 8 * 48 * 14 * 14));
+    }
+    g_autofree char *lines = written("library", "459");
+    g_auto(GStrv) each = g_strsplit(lines, "\n", -1);
+    ck_assert_uint_eq(g_strv_length(each), 2 * 3 * 10 + 1);
+    static const char cut[] =
+        "\"cudnn channels of a group\" \"grid=147x1x1 block=512x1x1 elements=75264 operand_bytes=2 class=strided trips=1\" 150528 150528 0 \"\"";
+    ck_assert_str_eq(each[0] + 4, cut);
+    ck_assert_str_eq(each[1] + 4,
+                     "\"cudnn convolution\" \"product=1x1568x48x432 taps=9 operand_bytes=2 class=product arithmetic=mma\" 192000 150528 65028096 \"bf16\"");
+    ck_assert_msg(g_str_has_prefix(each[2] + 4, "\"cudnn channels of a group put back\""), "%s", each[2]);
+    ck_assert(strncmp(each[0], each[1], 4) == 0 && strncmp(each[0], each[3], 4) != 0 &&
+              strncmp(each[0], each[24], 4) == 0); /* the ninth in the first's stream */
+    ck_assert_str_eq(each[31] + 4, cut);
+    ck_assert_str_eq(each[32] + 4,
+                     "\"cudnn convolution: gradient of the filters\" \"product=1x48x432x1568 operand_bytes=2 class=product arithmetic=mma filters=1\" "
+                     "1505280 41472 65028096 \"bf16\"");
+    g_autofree char *waits = written("wait", ""), *records = written("record", "");
+    g_auto(GStrv) each_wait = g_strsplit(waits, "\n", -1), each_record = g_strsplit(records, "\n", -1);
+    ck_assert_uint_eq(g_strv_length(each_wait), 2 * 16 + 1);
+    ck_assert_uint_eq(g_strv_length(each_record), 2 * 9 + 1);
     unload();
 }
 END_TEST
@@ -1294,6 +1342,7 @@ int main(void)
     tcase_add_test(cases, timed_plans);
     tcase_add_test(cases, lanes_first);
     tcase_add_test(cases, groups);
+    tcase_add_test(cases, groups_cut_out);
     tcase_add_test(cases, attention_of_parts);
     tcase_add_test(cases, attention_as_one);
     tcase_add_test(cases, descriptors_refuse_nonsense);
