@@ -696,15 +696,15 @@ START_TEST(operators_take_the_host)
     const char *kernel = "kernel 5 0 0 1 1 1 1 128 1 1 0\n";
     g_autofree char *text = g_strconcat(HEAD "name 1 \"" ADD "\"\nname 2 \"aten::add, sizes = [[4]]\"\nname 3 \"nn.Module: a (A)\"\n"
                                              "name 4 \"autograd::engine::evaluate_function: AddBackward0\"\n",
-                                        "push 1 7 3\npush 2 7 2\npush 3 7 2\npop 4 7\n", kernel, "pop 6 7\npop 7 7\npush 8 7 4\npush 9 7 2\n", kernel, kernel,
-                                        "pop 11 7\npop 12 7\nend\n", NULL);
+                                        "push 1 7 3\npush 2 7 2\npush 3 7 2\npop 4 7\n", kernel, "pop 6 7\npop 7 7\npush 8 7 4\npush 9 7 2\n", kernel,
+                                        "asked 3\n", kernel, "pop 11 7\npop 12 7\nend\n", NULL);
     g_autoptr(EchImport) import = must_read(text), one = small_kernels(1, "");
-    const uint32_t operators[] = {2, 2, 0};
+    const uint32_t operators[] = {2, 2, 3};
     for (uint32_t i = 0; i < G_N_ELEMENTS(operators); i++)
         ck_assert_int_eq(ech_op_operators(import->trace, nth(import->trace, ECH_OP_KERNEL, i)), operators[i]);
     g_autoptr(EchRun) alone = must_run(one->trace, device, false), run = must_run(import->trace, device, true),
                       before = must_run(import->trace, by_launch, true), untold = must_run(one->trace, device, true);
-    ck_assert_int_eq(run->lower_bound, (3 * 4 + 4 * 6) * PS_PER_US);
+    ck_assert_int_eq(run->lower_bound, (3 * 4 + 7 * 6) * PS_PER_US);
     ck_assert_int_eq(run->host_operator, 6 * PS_PER_US);
     ck_assert_int_eq(before->lower_bound, 3 * 10 * PS_PER_US);
     ck_assert_int_eq(before->host_operator, 0);

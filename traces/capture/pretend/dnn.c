@@ -453,13 +453,14 @@ static bool uses_tensor_cores(Descriptor *descriptor)
     return any;
 }
 
-/* cudnnBackendKnobType_t, of which engines of CUTLASS kernels have these; and their values, as kernels are called that cuDNN 9.19 then ran on an H200 (tiles of
- * groups of a RegNet; others were not seen). */
+/* cudnnBackendKnobType_t, of which engines of CUTLASS kernels have these; and their values, as kernels are called that cuDNN 9.19 then ran on an H200 (a
+ * RegNet's groups; held out, first layers of a ConvNeXt and an EfficientNet there, of a ResNet-50 on an H100: the same tiles, and grids that are cut into as
+ * many parts). */
 enum { KNOB_SPLIT = 0, KNOB_TILE = 2, KNOB_DEPTH = 5, KNOB_STAGES = 14, MOST_KNOBS = 32 };
 static const struct {
     int64_t value;
     unsigned m, n;
-} tiles[] = {{4, 256, 64}, {5, 64, 64}, {7, 64, 128}};
+} tiles[] = {{0, 128, 128}, {4, 256, 64}, {5, 64, 64}, {7, 64, 128}};
 static const uint8_t depths[] = {[3] = 32, [4] = 64}, all_stages[] = {[2] = 3, [3] = 4, [4] = 5, [5] = 6, [6] = 10};
 
 static PretendDnnTile tile_of(Descriptor *plan)
@@ -803,8 +804,10 @@ static bool write_convolution_operation(PretendDnnCall *call, const Descriptor *
 {
     PretendTensor x, w, y;
     int which = read_convolution(operation, &x, &w, &y);
-    if (which >= 0)
+    if (which >= 0) {
+        pretend_dnn_asked();
         pretend_dnn_convolution(call, convolutions[which].type, convolutions[which].name, &x, &w, &y);
+    }
     return which >= 0;
 }
 

@@ -51,6 +51,9 @@ uint64_t pretend_dnn_bytes(const PretendTensor *tensor);
  * lies well, too, is copied. */
 uint64_t pretend_dnn_copied_bytes(const PretendTensor *x, const PretendTensor *w, const PretendTensor *y, bool fill, uint64_t ret_elements[3]);
 
+/* Says that the library is asked for a convolution or a batch norm, which takes it as much of the host as several of PyTorch's operators, beside its launches.
+ */
+void pretend_dnn_asked(void);
 /* Write a launch, with what @call has read and written so far. */
 void pretend_dnn_launch(PretendDnnCall *call, const char *name, const char *launch, uint64_t operations, const char *type);
 /* Bytes that cuDNN asks for where it cuts groups out, as many at a time as it has streams. */
