@@ -365,35 +365,77 @@ START_TEST(groups)
 }
 END_TEST
 
-/* Groups whose channels are no power of two are cut out one by one, in eight streams of the library's own, which wait for the program's and it for them. */
-START_TEST(groups_cut_out)
+/* What plans ask for says how they take groups: cut out one by one, in eight streams of the library's own, which wait for the program's and it for them; or all
+ * filled up to 2^n channels. Their knobs say tiles and parts. */
+START_TEST(groups_by_workspaces)
 {
     load_dnn();
-    const int64_t in[4] = {8, 480, 14, 14}, of_48[4] = {480, 48, 3, 3}, out[4] = {8, 480, 14, 14};
+    void *fake = dlopen(ECH_BINARY_DIR "/tests/libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+    ck_assert_ptr_nonnull(fake);
+    int64_t *workspace = dlsym(fake, "fake_cudnn_workspace"), *knobs = dlsym(fake, "fake_cudnn_knobs");
+    ck_assert(workspace && knobs);
+    const int64_t in[4] = {8, 480, 14, 14}, of_48[4] = {480, 48, 3, 3}, cut_bytes = 8 * 2 * (2 * 8 * 48 * 14 * 14), parts = 8 * 3 * 4 * 48 * 432,
+                  told[] = {0, 3, 2, 5, 5, 3, 14, 6}; /* three parts, 64 x 64, steps of 32, ten at once */
+    memcpy(knobs, told, sizeof told);
     const Kind *kinds[] = {&forward, &filters};
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
-        void *operation = convolution(kinds[i], BF16, true, in, of_48, out);
-        ck_assert_int_eq(run(graph(&operation, 1), 0), 8 * 2 * (2 * 8 * 48 * 14 * 14));
+        *workspace = cut_bytes + (i > 0 ? parts : 0) + 128;
+        void *operation = convolution(kinds[i], BF16, true, in, of_48, in);
+        ck_assert_int_eq(run(graph(&operation, 1), 0), *workspace);
     }
+    *workspace = 2 * (2 * 8 * 640 * 14 * 14 + 640 * 64 * 9) + 131;
+    void *operation = convolution(&data, BF16, true, in, of_48, in);
+    run(graph(&operation, 1), 0);
     g_autofree char *lines = written("library", "459");
     g_auto(GStrv) each = g_strsplit(lines, "\n", -1);
-    ck_assert_uint_eq(g_strv_length(each), 2 * 3 * 10 + 1);
+    ck_assert_uint_eq(g_strv_length(each), 3 * 10 + 5 * 10 + 4 + 1);
     static const char cut[] =
         "\"cudnn channels of a group\" \"grid=147x1x1 block=512x1x1 elements=75264 operand_bytes=2 class=strided trips=1\" 150528 150528 0 \"\"";
     ck_assert_str_eq(each[0] + 4, cut);
-    ck_assert_str_eq(each[1] + 4,
-                     "\"cudnn convolution\" \"product=1x1568x48x432 taps=9 operand_bytes=2 class=product arithmetic=mma\" 192000 150528 65028096 \"bf16\"");
+    ck_assert_str_eq(each[1] + 4, "\"cudnn convolution\" \"product=1x1568x48x432 taps=9 operand_bytes=2 class=product arithmetic=mma grid=25x1x1 block=128x1x1 "
+                                  "shared=81920 tile=64x64x32 stages=10\" 192000 150528 65028096 \"bf16\"");
     ck_assert_msg(g_str_has_prefix(each[2] + 4, "\"cudnn channels of a group put back\""), "%s", each[2]);
     ck_assert(strncmp(each[0], each[1], 4) == 0 && strncmp(each[0], each[3], 4) != 0 &&
               strncmp(each[0], each[24], 4) == 0); /* the ninth in the first's stream */
     ck_assert_str_eq(each[31] + 4, cut);
-    ck_assert_str_eq(each[32] + 4,
-                     "\"cudnn convolution: gradient of the filters\" \"product=1x48x432x1568 operand_bytes=2 class=product arithmetic=mma filters=1\" "
-                     "1505280 41472 65028096 \"bf16\"");
+    ck_assert_str_eq(each[32] + 4, "\"cudnn convolution: parts cleared\" \"class=fill operand_bytes=4\" 0 248832 0 \"\"");
+    ck_assert_str_eq(each[33] + 4,
+                     "\"cudnn convolution: gradient of the filters\" \"product=1x48x432x1568 operand_bytes=2 class=product arithmetic=mma filters=1 "
+                     "grid=7x1x3 block=128x1x1 shared=81920 tile=64x64x32 stages=10\" 1505280 41472 65028096 \"bf16\"");
+    ck_assert_str_eq(each[34] + 4, "\"cudnn convolution: parts added up\" \"elements=20736 operand_bytes=2 class=split_reduce trips=1\" 248832 41472 0 \"\"");
+    ck_assert_msg(g_str_has_prefix(each[80], "0 0 \"cudnn groups filled up to 2^n channels\""), "%s", each[80]);
+    ck_assert_msg(strstr(each[80], " elements=368640 ") && strstr(each[81], " elements=1003520 ") && strstr(each[83], " elements=1003520 "), "%s", lines);
+    ck_assert_msg(strstr(each[82], "\"product=10x1568x64x576 taps=9 operand_bytes=2 class=product\""), "%s", each[82]);
+    ck_assert_msg(g_str_has_prefix(each[83], "0 0 \"cudnn groups taken from 2^n channels\""), "%s", each[83]);
     g_autofree char *waits = written("wait", ""), *records = written("record", "");
     g_auto(GStrv) each_wait = g_strsplit(waits, "\n", -1), each_record = g_strsplit(records, "\n", -1);
     ck_assert_uint_eq(g_strv_length(each_wait), 2 * 16 + 1);
     ck_assert_uint_eq(g_strv_length(each_record), 2 * 9 + 1);
+    unload();
+}
+END_TEST
+
+/* A first layer in the tile that the plan's knobs tell, its gradient in parts; a position alone is a plain product. */
+START_TEST(tiles_by_knobs)
+{
+    load_dnn();
+    void *fake = dlopen(ECH_BINARY_DIR "/tests/libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+    ck_assert_ptr_nonnull(fake);
+    int64_t *workspace = dlsym(fake, "fake_cudnn_workspace"), *knobs = dlsym(fake, "fake_cudnn_knobs");
+    ck_assert(workspace && knobs);
+    const int64_t told[] = {0, 61, 2, 7, 5, 3, 14, 5}, colours[4] = {8, 3, 56, 56}, of_colours[4] = {128, 3, 3, 3}, of_one[4] = {128, 64, 1, 1};
+    memcpy(knobs, told, sizeof told);
+    *workspace = 4 << 20;
+    void *operation = convolution(&filters, BF16, true, colours, of_colours, result);
+    run(graph(&operation, 1), 0);
+    operation = convolution(&forward, BF16, true, image, of_one, result);
+    run(graph(&operation, 1), 0);
+    g_autofree char *lines = written("library", "459");
+    ck_assert_msg(strstr(lines, "\"product=1x128x72x6272 operand_bytes=2 class=product arithmetic=mma filters=1 grid=2x1x61 block=128x1x1 shared=73728 "
+                                "tile=64x128x32 stages=6\""),
+                  "%s", lines);
+    ck_assert_msg(strstr(lines, "\"elements=9216 operand_bytes=2 class=split_reduce trips=16\"") && strstr(lines, "x64 operand_bytes=2 class=product\""), "%s",
+                  lines);
     unload();
 }
 END_TEST
@@ -1342,7 +1384,8 @@ int main(void)
     tcase_add_test(cases, timed_plans);
     tcase_add_test(cases, lanes_first);
     tcase_add_test(cases, groups);
-    tcase_add_test(cases, groups_cut_out);
+    tcase_add_test(cases, groups_by_workspaces);
+    tcase_add_test(cases, tiles_by_knobs);
     tcase_add_test(cases, attention_of_parts);
     tcase_add_test(cases, attention_as_one);
     tcase_add_test(cases, descriptors_refuse_nonsense);

@@ -776,14 +776,6 @@ static bool lanes_come_first(Descriptor *descriptor)
     return copied > 0 && operations / rate < LANES_FIRST * (bytes + 2 * copied) / memory;
 }
 
-/* Groups of channels of 16 bits that are no power of two are cut out, as cuDNN 9.19 does it with 56 of them. */
-static uint64_t assumed_cuts(const PretendTensor *x, const PretendTensor *w, const PretendTensor *y)
-{
-    bool cut = pretend_dnn_bits(x->type) == 16 && x->strides[1] == 1 && y->strides[1] == 1 && w->sizes[1] > 1 && x->sizes[1] > w->sizes[1] &&
-               (w->sizes[1] & (w->sizes[1] - 1)) != 0;
-    return cut ? pretend_dnn_cut_bytes(x, w, y) : 0;
-}
-
 /* Where the library is not asked: a convolution on tensor cores copies what does not lie right. */
 static uint64_t assumed_workspace(Descriptor *descriptor)
 {
@@ -793,7 +785,7 @@ static uint64_t assumed_workspace(Descriptor *descriptor)
         const Descriptor *operation = operation_of(graph, convolutions[i].type);
         PretendTensor x, w, y;
         if (operation && read_convolution(operation, &x, &w, &y) >= 0 && uses_tensor_cores(descriptor) && pretend_dnn_bits(x.type) <= 32)
-            bytes += pretend_dnn_copied_bytes(&x, &w, &y, false, copies) + assumed_cuts(&x, &w, &y);
+            bytes += pretend_dnn_copied_bytes(&x, &w, &y, false, copies);
     }
     return bytes;
 }

@@ -171,8 +171,6 @@ static void write_each(PretendDnnCall *call, int kind, const char *name, const P
     pretend_dnn_launch(call, name, launch, 0, NULL);
 }
 
-/* ---- Products ---- */
-
 /* ---- Groups ---- */
 
 static uint64_t groups_of(const PretendTensor *x, const PretendTensor *w)
@@ -194,17 +192,23 @@ uint64_t pretend_dnn_cut_bytes(const PretendTensor *x, const PretendTensor *w, c
     return (pretend_dnn_bytes(x) / groups + pretend_dnn_bytes(y) / groups) * at_once;
 }
 
+/* Parts of k in blocks of their own. */
+static uint64_t parts_of(const PretendDnnCall *call, int kind)
+{
+    return kind == CONVOLUTION_FILTER && call->tile.split > 1 ? call->tile.split : 1;
+}
+
 /* How a plan takes groups of channels: all in one kernel as they lie, each filled up to 2^n channels, or one by one, cut out of the array and put back (cuDNN's
  * engines of CUTLASS kernels). Their workspaces tell, to a few bytes: cuDNN 9.19 for an H200, groups of 4 to 264 channels. */
 typedef enum { TOGETHER, FILLED, CUT } Way;
 
-static Way way_of(const PretendDnnCall *call, const PretendTensor *x, const PretendTensor *w, const PretendTensor *y, uint64_t groups)
+static Way way_of(const PretendDnnCall *call, int kind, const PretendTensor *x, const PretendTensor *w, const PretendTensor *y, uint64_t groups)
 {
     uint64_t filters = (uint64_t)w->sizes[0] / groups, channels = (uint64_t)w->sizes[1];
     if (groups < 2 || filters == 0 || !call->tensor_cores || pretend_dnn_bits(x->type) != 16 || !call->handle)
         return TOGETHER;
     uint64_t cut = pretend_dnn_cut_bytes(x, w, y), weights = pretend_dnn_bytes(w), streams = groups < PRETEND_DNN_STREAMS ? groups : PRETEND_DNN_STREAMS,
-             parts = call->tile.split > 1 ? weights / groups * streams * 2 * call->tile.split : 0;
+             parts = parts_of(call, kind) > 1 ? weights / groups * streams * 2 * parts_of(call, kind) : 0;
     if (call->workspace >= cut && call->workspace <= cut + parts + weights + (64 << 10))
         return CUT;
     double wide = (double)power_of_two(filters > channels ? filters : channels), more_in = wide / (double)channels, more_out = wide / (double)filters;
@@ -247,12 +251,6 @@ typedef struct {
     uint64_t m, n, k, taps; /* taps 0: of k, none are known */
 } Product;
 
-/* Parts of k in blocks of their own. */
-static uint64_t parts_of(const PretendDnnCall *call, int kind)
-{
-    return kind == CONVOLUTION_FILTER && call->tile.split > 1 ? call->tile.split : 1;
-}
-
 /* Of mma's kernels what a plan's knobs tell, behind a launch's @at characters. */
 static int append_tile(const PretendDnnCall *call, int kind, uint64_t m, uint64_t n, char *launch, size_t room, int at)
 {
@@ -265,6 +263,12 @@ static int append_tile(const PretendDnnCall *call, int kind, uint64_t m, uint64_
     return at;
 }
 
+/* Before parts are made: what they are left in, or what blocks that add theirs one after another wait by (profiles: 29 parts' bytes, or 32). */
+static void write_cleared(void *stream, uint64_t bytes)
+{
+    pretend_library_kernel(stream, "cudnn convolution: parts cleared", "class=fill operand_bytes=4", 0, bytes, 0, NULL);
+}
+
 /* CUTLASS's ReduceSplitK: four parts at once. */
 static void write_parts(void *stream, uint64_t parts, uint64_t elements)
 {
@@ -274,7 +278,8 @@ static void write_parts(void *stream, uint64_t parts, uint64_t elements)
     pretend_library_kernel(stream, "cudnn convolution: parts added up", launch, 4 * parts * elements, 2 * elements, 0, NULL);
 }
 
-static void write_group(const PretendDnnCall *call, void *stream, int kind, const char *name, const Product *p, const char *type)
+/* @apart: parts of k are added up afterwards; else blocks add theirs one after another. */
+static void write_group(const PretendDnnCall *call, void *stream, int kind, const char *name, const Product *p, const char *type, bool apart)
 {
     char launch[256];
     int at = snprintf(launch, sizeof launch, "product=1x%llux%llux%llu", (unsigned long long)p->m, (unsigned long long)p->n, (unsigned long long)p->k);
@@ -282,8 +287,10 @@ static void write_group(const PretendDnnCall *call, void *stream, int kind, cons
         at += snprintf(launch + at, sizeof launch - (size_t)at, " taps=%llu", (unsigned long long)p->taps);
     at += snprintf(launch + at, sizeof launch - (size_t)at, " operand_bytes=2 class=product");
     append_tile(call, kind, p->m, p->n, launch, sizeof launch, at);
-    pretend_library_kernel(stream, name, launch, 2 * (p->m * p->k / (p->taps > 1 ? p->taps : 1) + p->k * p->n), 2 * p->m * p->n, 2 * p->m * p->n * p->k, type);
     if (parts_of(call, kind) > 1)
+        write_cleared(stream, apart ? 4 * parts_of(call, kind) * p->m * p->n : 32);
+    pretend_library_kernel(stream, name, launch, 2 * (p->m * p->k / (p->taps > 1 ? p->taps : 1) + p->k * p->n), 2 * p->m * p->n, 2 * p->m * p->n * p->k, type);
+    if (apart)
         write_parts(stream, parts_of(call, kind), p->m * p->n);
 }
 
@@ -296,6 +303,7 @@ static bool write_cut_groups(PretendDnnCall *call, int kind, const char *name, c
         return false;
     size_t used = groups < PRETEND_DNN_STREAMS ? (size_t)groups : PRETEND_DNN_STREAMS;
     uint64_t in = pretend_dnn_elements(x) / groups, out = pretend_dnn_elements(y) / groups;
+    bool apart = parts_of(call, kind) > 1 && call->workspace >= (in + out) * 2 * used + 4 * parts_of(call, kind) * p->m * p->n * used;
     cudaEventRecord(handle->events[PRETEND_DNN_STREAMS], call->stream);
     for (size_t i = 0; i < used; i++)
         cudaStreamWaitEvent(handle->own[i], handle->events[PRETEND_DNN_STREAMS], 0);
@@ -305,7 +313,7 @@ static bool write_cut_groups(PretendDnnCall *call, int kind, const char *name, c
             write_cut(stream, in, false);
         if (kind != CONVOLUTION_FORWARD)
             write_cut(stream, out, false);
-        write_group(call, stream, kind, name, p, type);
+        write_group(call, stream, kind, name, p, type, apart);
         if (kind != CONVOLUTION_FILTER)
             write_cut(stream, kind == CONVOLUTION_FORWARD ? out : in, true);
     }
@@ -342,6 +350,8 @@ static void write_filled_groups(PretendDnnCall *call, int kind, const char *name
     call->read = call->written = 0;
 }
 
+/* ---- Products ---- */
+
 /* A convolution is a product: [pixels, channels * taps] x [channels * taps, filters] forward, and as many multiplications in its gradients: of the data
  * [pixels, filters * taps] x [filters * taps, channels], of the filters [filters, pixels] x [pixels, channels * taps]. Pixels are those of @y. Tensor
  * cores take channels in pieces of 16 bytes: fewer are filled up with zeros. */
@@ -367,7 +377,7 @@ void pretend_dnn_convolution(PretendDnnCall *call, int kind, const char *name, c
         n = full, k = filters * taps;
     if (kind == CONVOLUTION_FILTER)
         m = filters, n = full * taps, k = pixels, steps = 0;
-    Way way = way_of(call, x, w, y, groups);
+    Way way = way_of(call, kind, x, w, y, groups);
     if (way == CUT && write_cut_groups(call, kind, name, x, y, groups, &(Product){m, n, k, steps}, pretend_dnn_type(x->type)))
         return;
     if (way == FILLED) {
@@ -407,11 +417,15 @@ void pretend_dnn_convolution(PretendDnnCall *call, int kind, const char *name, c
     at += snprintf(launch + at, sizeof launch - (size_t)at, " operand_bytes=%u class=product", (pretend_dnn_bits(x->type) + 7) / 8);
     /* One position is a plain product, for which cuDNN has others. */
     bool told = call->tile.m > 0 && groups == 1 && taps > 1 && tensor_cores && pretend_dnn_bits(x->type) == 16;
+    uint64_t parts = told ? parts_of(call, kind) : 1;
+    bool apart = parts > 1 && call->workspace >= (relayouts ? filled : 0) + 4 * parts * m * n;
     if (told)
         append_tile(call, kind, m, n, launch, sizeof launch, at);
+    if (parts > 1)
+        write_cleared(call->stream, apart ? 4 * parts * m * n : 32);
     pretend_dnn_launch(call, name, launch, operations, type);
-    if (told && parts_of(call, kind) > 1)
-        write_parts(call->stream, parts_of(call, kind), m * n);
+    if (apart)
+        write_parts(call->stream, parts, m * n);
     for (size_t i = 0; i < 3 && relayouts; i++) {
         if (all[i] == result && copies[i] > 0)
             write_relayout(call, result, copies[i], true);
