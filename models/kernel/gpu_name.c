@@ -299,7 +299,7 @@ static bool read_multistage(const char *text, EchGpuName *ret)
         at = strchr(at, 'e');
         at = at ? at + 1 : NULL;
     }
-    if (n < 3 || !is_side(sides[0]) || !is_side(sides[1]) || !is_side(sides[2]))
+    if (!at || n < 3 || !is_side(sides[0]) || !is_side(sides[1]) || !is_side(sides[2]))
         return false;
     ret->tile_m = (uint16_t)sides[0];
     ret->tile_n = (uint16_t)sides[1];

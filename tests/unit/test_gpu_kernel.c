@@ -2026,6 +2026,11 @@ START_TEST(groups_by_themselves)
         double us = convolved_us(&rows[i]);
         ck_assert_msg(fabs(us / rows[i].us - 1) <= rows[i].off, "%zu: %.1f us, measured %.1f", i, us, rows[i].us);
     }
+    EchGpuName name;
+    ech_gpu_name(MULTISTAGE, &name);
+    ck_assert(name.tile_m == 64 && name.tile_n == 128 && name.tile_k == 32 && name.stages == 6 && name.filters && name.group);
+    ech_gpu_name("ImplicitGemmMultistageINS_4gemm9GemmShapeILi64ELi128ELi32", &name); /* a name that was cut off */
+    ck_assert_uint_eq(name.tile_m, 0);
 }
 END_TEST
 
