@@ -46,6 +46,13 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 #define POSITION_CLOCKS 2.0
 /* Bytes of channels that one access takes: where a position has no more, a library steps through several positions together (CUTLASS, kFixedChannels). */
 #define FEW_CHANNELS 16.0
+/* A convolution's gradient of its filters sums over pixels: for every access of 16 bytes image, row and column are computed anew by divisions and compared with
+ * the edges (CUTLASS, Conv2dWgradActivationTileAccessIteratorOptimized::at and its like). Lane slots of an access: a block alone on an SM of RegNetY's groups
+ * on an H200 (traces/gpu_h200/models: 64 x 64 x 32, 49 us for 196 steps). Held out: its other tiles, first layers of three models there and of ResNet-50 on an
+ * H100. And parts that k is cut into at most. */
+#define PIXEL_SLOTS 78.0
+#define ACCESS_BYTES 16.0
+#define MOST_PARTS 256
 /* Trips to memory of a block of a product before its first and after its last k, and what a pipelined kernel takes to be set up (shared memory carved anew,
  * descriptors, barriers): a recorded H100 product of 5 rows. */
 #define TILE_TRIPS 3.0
@@ -356,6 +363,8 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
         waves = ceil(waves);
         trips = STATISTICS_TRIPS + (!kernel->name.walks ? trips : kernel->name.backward ? ceil(each / SUM_STEP) * SUM_STEP_TRIPS : each * WALK_TRIPS);
     }
+    if (launch->waits)
+        waves = ceil(waves);
     double parts[3] = {
         (waves * trips + (kernel->name.generated && kernel->name.chain == 0 ? (waves - 1) * TURN_TRIPS : 0)) * chip->trip,
         elements * instructions / (used * chip->lanes * chip->clock),
@@ -381,7 +390,8 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
                                  : parts[1] >= parts[0]                       ? ECH_GPU_BY_ISSUE
                                                                               : ECH_GPU_BY_LATENCY};
     double starts = has_wgmma(chip->device) ? blocks * BLOCK_CLOCKS / chip->clock : 0;
-    finish(ret, chip, MAX(overlap(parts, 3, p), starts) + join_seconds(chip, kernel));
+    double work = launch->waits ? MAX(parts[0], parts[1]) + parts[2] : overlap(parts, 3, p);
+    finish(ret, chip, MAX(work, starts) + join_seconds(chip, kernel));
 }
 
 /* Blocks over lists of tensors are few and long, each a chunk: what is left of them when the chip has been full is as long again, with most of it idle.
@@ -420,6 +430,7 @@ typedef struct {
     double threads, resident, blocks; /* blocks: of the grid, 0 not known */
     double parts;                     /* of k, each in blocks of its own; 0: as the grid says */
     uint8_t arithmetic, alignment;
+    bool filters;      /* a convolution's gradient of its filters */
     bool split;        /* along k, in a kernel that another adds up for: its name says so, how often its grid */
     bool single;       /* a block has one tile and ends with it (Triton's): the next one's first loads wait until it has left */
     double afterwards; /* instructions of a result between its last step and its store */
@@ -476,12 +487,13 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
 {
     double batch = MAX((double)l->batch, 1), m = (double)l->m, n = (double)l->n, k = (double)l->k;
     double straight = ceil(m / tile->m) * ceil(n / tile->n) * batch, swapped = ceil(n / tile->m) * ceil(m / tile->n) * batch;
-    bool swap = tile->blocks > 0 ? fabs(swapped - tile->blocks) < fabs(straight - tile->blocks) : swapped < straight;
+    bool swap = tile->blocks > 0 && !tile->filters ? fabs(swapped - tile->blocks) < fabs(straight - tile->blocks) : swapped < straight;
     double tiles = swap ? swapped : straight;
     /* Fewer blocks than tiles: each takes one tile after another. Twice as many and more: k is split. */
     bool persistent =
         (tile->arithmetic == ECH_GPU_WGMMA && !tile->single) || (tile->blocks > 0 && tile->blocks < tiles && tile->blocks <= chip->sms * tile->resident);
     double split = tile->parts > 0                                                             ? tile->parts
+                   : tile->blocks >= 1.5 * tiles && tile->filters                              ? MIN(round(tile->blocks / tiles), MOST_PARTS)
                    : tile->blocks >= 1.5 * tiles && batch <= 1 && (!persistent || tile->split) ? MIN(round(tile->blocks / tiles), 32)
                                                                                                : 1;
     /* A filter's position takes whole steps of its channels: few of them are mostly padding. The lanes' kernels step through both together. */
@@ -496,6 +508,12 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
     double main = tile->m * tile->n * deep / (tile_rate(chip, tile, dtype) * (l->taps > 1 && (double)l->k / (double)l->taps < tile->k ? IMPLICIT_SHARE : 1)),
            tail = 0;
     main = MAX(main, fetched);
+    /* Beside a lone block's products nothing else runs on mma's SMs; wgmma's have warps that only fetch. */
+    double found = tile->filters && tile->arithmetic == ECH_GPU_MMA
+                       ? (tile->m + tile->n) * deep * l->operand_bytes / ACCESS_BYTES * PIXEL_SLOTS / (chip->lanes * chip->clock)
+                       : 0,
+           beside = MIN(main, found);
+    main = MAX(main, found);
     bool hidden = false; /* A step's accesses last longer than a trip to memory, one behind another. */
     if (tile->alignment > 0 && tile->alignment < 4 && tile->arithmetic != ECH_GPU_FMA) {
         double width = tile->alignment * chip->clock, high = MIN(tile->m, swap ? n : m), wide = MIN(tile->n, swap ? m : n);
@@ -513,7 +531,7 @@ static void tile_cost(const EchGpuChip *chip, const EchGpuLaunch *l, const Tile 
         life = TILE_TRIPS * chip->trip;
     }
     tail += tile->m * tile->n * tile->afterwards / (chip->lanes * chip->clock);
-    double rated = each * (main + tail), lived = persistent ? 0 : waves * (main * alone + tail + life) - life;
+    double rated = each * (main + tail), lived = persistent ? 0 : waves * (main * alone + beside + tail + life) - life;
     double result = MIN(bytes, batch * m * n * bytes / MAX(batch * (m * k + k * n + m * n), 1));
     double memory = ech_gpu_memory_seconds(chip, bytes - result, result, 0);
     double stored = rate_seconds(result, chip->hbm->write ? chip->hbm->write : chip->hbm->read) / waves;
@@ -752,6 +770,7 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
                      .blocks = (double)ech_gpu_blocks(launch),
                      .arithmetic = arithmetic,
                      .alignment = name->alignment,
+                     .filters = name->filters,
                      .split = name->split,
                      .single = launch->kind == ECH_GPU_PRODUCT && launch->tile_m > 0,
                      .afterwards = name->instructions};

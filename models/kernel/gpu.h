@@ -72,15 +72,17 @@ typedef enum {
 } EchGpuRoutine;
 
 /** Sums that threads make by themselves, of no tile: a result each (PyTorch's convolutions of one filter a channel), all threads of a block one weight's (their
- * gradient), a row of weights of eight bits each, several channels' that lie together (cuDNN's convolutions of one filter a channel, and their gradient of
- * filters). */
+ * gradient), a row of weights of eight bits each, several channels' that lie together (cuDNN's convolutions of one filter a channel, their gradient of filters,
+ * and, built for one size of filter, a window of two channels' results and a square of four of the array's gradient). */
 typedef enum {
     ECH_GPU_DIRECT_NONE,
     ECH_GPU_DIRECT_RESULTS,
     ECH_GPU_DIRECT_WEIGHTS,
     ECH_GPU_DIRECT_ROWS,
     ECH_GPU_DIRECT_CHANNELS,
-    ECH_GPU_DIRECT_FILTERS
+    ECH_GPU_DIRECT_FILTERS,
+    ECH_GPU_DIRECT_WINDOWS,
+    ECH_GPU_DIRECT_SQUARES
 } EchGpuDirect;
 
 /** What a kernel's name says; 0 where it does not. */
@@ -108,6 +110,10 @@ typedef struct {
     uint16_t query_rows, key_rows, head;      /**< Attention: rows of a block, and a head's dimension, the mean of keys' and values'; 0: not known. */
     bool walks;                               /**< Statistics of channels that lie together: each thread divides anew at every element of its own. */
     bool split;                               /**< A product, along k: another kernel adds up. */
+    bool cuts;                                /**< Strided: one group's channels of a convolution, out of all or back among them. */
+    bool widens_groups;                       /**< Strided: the channels of all groups, filled up to 2^n each or back from that. */
+    bool filters;                             /**< A product: a convolution's gradient of its filters, a sum over pixels. */
+    bool group;                               /**< A product: of a convolution's groups, one. */
     bool causal;                              /**< Attention: half of the products are left out. */
     bool library;                             /**< Attention: cuDNN's. */
     uint8_t direct;                           /**< Element-wise: EchGpuDirect. */
@@ -140,7 +146,7 @@ unsigned ech_gpu_place_instructions(const EchGpuName *name, unsigned axes);
 /** A launch and its shape; 0 where not known. As text "grid=264x2x1 block=512x1x1 shared=0 registers=32 product=1x5185x1024x4096 rows=82960x5185 scattered=1
  * sectors=36 axes=4 elements=4096 operand_bytes=2"; what a compiled program says of the kernel itself, where a name would not, follows it: "class=product
  * arithmetic=mma tile=64x32x32 stages=3 alignment=1 instructions=30 vector=4 trips=2 routine=radix keys=4 passes=2 turned=4096", and of weights of few bits
- * "weight_bits=5", "fills=1".
+ * "weight_bits=5", "fills=1", "waits=1", "filters=1".
  */
 typedef struct {
     uint32_t grid[3], block[3];
@@ -156,6 +162,8 @@ typedef struct {
     bool scattered;          /**< The threads of a warp read or write elements that do not lie together. */
     uint16_t sectors;        /**< Of 32 bytes, that 32 neighbours touch in all arrays, where these do not lie together; else 0. */
     uint8_t axes;            /**< Dimensions by which places are computed, with those that lie together in all arrays as one; 0: not known. */
+    bool waits;              /**< Blocks fetch all they need before they compute: whole waves, the time of memory beside them. */
+    bool filters;            /**< As in EchGpuName. */
     bool dropout;            /**< Attention: a random number for every score. */
     bool backward, causal;   /**< As in EchGpuName, like all that follows. */
     uint16_t head;

@@ -61,6 +61,8 @@ static const struct {
     {"gemm_4bit_simt", ECH_GPU_VECTOR},
     {"gemm_4bit_inference", ECH_GPU_VECTOR},
     {"wgrad2d_c1_k1_nhwc_reduce", ECH_GPU_SPLIT_REDUCE},
+    {"nhwcslicec", ECH_GPU_STRIDED},                  /* a group's channels taken out, or put back */
+    {"tensortransformgeneric", ECH_GPU_STRIDED},      /* groups' channels filled up to 2^n, or taken from that */
     {"_c1_k1_nhwc", ECH_GPU_UNKNOWN},                 /* cuDNN's convolutions of one filter a channel: sums of threads */
     {"execute_split_k_kernel", ECH_GPU_SPLIT_REDUCE}, /* cuDNN's: what adds up the parts of a gradient of filters */
     {"reduce_wgrad_nchw_helper", ECH_GPU_SPLIT_REDUCE},
@@ -286,10 +288,32 @@ static bool read_cute_tile(const char *text, EchGpuName *ret)
     return false;
 }
 
+/* CUTLASS 2's, mangled: "ImplicitGemmMultistageINS_4gemm9GemmShapeILi64ELi128ELi32EEE...", and far behind "Li6EbEENS_8epilogue": stages. */
+static bool read_multistage(const char *text, EchGpuName *ret)
+{
+    const char *at = strstr(text, "implicitgemmmultistageins_4gemm9gemmshapeili");
+    unsigned sides[3] = {0}, n = 0;
+    at = at ? at + strlen("implicitgemmmultistageins_4gemm9gemmshapei") : NULL;
+    for (; at && n < 3 && strncmp(at, "li", 2) == 0; n++) {
+        sides[n] = (unsigned)MIN(g_ascii_strtoull(at + 2, NULL, 10), (guint64)1024);
+        at = strchr(at, 'e');
+        at = at ? at + 1 : NULL;
+    }
+    if (!at || n < 3 || !is_side(sides[0]) || !is_side(sides[1]) || !is_side(sides[2]))
+        return false;
+    ret->tile_m = (uint16_t)sides[0];
+    ret->tile_n = (uint16_t)sides[1];
+    ret->tile_k = (uint16_t)sides[2];
+    const char *stages = strstr(at, "ebeens_8epilogue");
+    if (stages && g_ascii_isdigit(stages[-1]) && stages[-2] == 'i')
+        ret->stages = (uint8_t)(stages[-1] - '0');
+    return true;
+}
+
 /* "tilesize128x128x64", "_256x64_32x4_", "_128x128x64_1x1x1_", "128x128_ldg8_f2f_stages_32x5", "s64x128x16gemm" (an instruction, no tile). */
 static void read_tile(const char *text, EchGpuName *ret)
 {
-    if (read_cute_tile(text, ret))
+    if (read_cute_tile(text, ret) || read_multistage(text, ret))
         return;
     for (Sides sides = next_sides(text, 0); sides.n; sides = next_sides(text, sides.end)) {
         const unsigned *v = sides.values;
@@ -741,10 +765,14 @@ static void read_chain(const char *text, EchGpuName *ret)
         ret->chain = 45;
 }
 
+/* Lane slots of an element's places where nothing tells by how many dimensions they are computed. */
+#define PLAIN_PLACES 71
+/* One load, and divisions of 64 bits (TensorTransformations.cu): twice 19 M elements of f16 on an H100, 178 us (traces/gpu_h100-sxm/operators.csv). Held out:
+ * Swin-T's on an H200. */
+#define ROLL_INSTRUCTIONS 150
 /* Whether each element is converted by a switch over types as it is loaded and stored (PyTorch's fetch_and_cast, cast_and_store in Loops.cuh): arrays of
  * different types. Where places are computed, too, the name tells by its functor's type: kernels that convert compute in 4 bytes and more, of which others take
  * two elements a thread, not four, or say that they do not ("_nocast"). */
-#define PLAIN_PLACES 71
 static bool converts(const char *text, const EchGpuName *name)
 {
     return strstr(text, "loadwithcast<") || (name->block_elements == 512 && strstr(text, "gpu_kernel_impl<") && name->element_bytes >= 4);
@@ -768,6 +796,10 @@ unsigned ech_gpu_place_instructions(const EchGpuName *name, unsigned axes)
     return axes < 4 ? 73 : name->arrays > 2 ? 99 : 87;
 }
 
+/* cuDNN's "tensorTransformGeneric": an element's place in both arrays by divisions by all dimensions, in a loop of blocks that are there at once. 64 x 168 x
+ * 112 x 112 filled up to 192 on an H200 (traces/gpu_h200/models, RegNetY-8GF: 1,093 us). Held out: its other sizes. */
+#define TRANSFORM_INSTRUCTIONS 237
+
 static void read_stream(const char *text, EchGpuName *ret)
 {
     read_elementwise(text, ret);
@@ -784,16 +816,22 @@ static void read_stream(const char *text, EchGpuName *ret)
         ret->written_bytes = 2;
     }
     read_chain(text, ret);
-    ret->places = ret->kind == ECH_GPU_STRIDED ? place_instructions(text, ret) : 0;
+    ret->cuts = strstr(text, "nhwcslicec") != NULL;
+    ret->widens_groups = strstr(text, "tensortransformgeneric") != NULL;
+    ret->places = ret->kind == ECH_GPU_STRIDED && !ret->widens_groups ? place_instructions(text, ret) : 0;
     ret->instructions = (uint16_t)(elementwise_instructions(text) + ret->places);
-    if (ret->kind == ECH_GPU_STRIDED &&
-        strstr(text, "roll_cuda")) { /* one load; divisions of 64 bits (TensorTransformations.cu): from an H100's 2 x 19 M of f16, 178 us (operators.csv) */
-        ret->instructions = 150;
+    if (ret->widens_groups)
+        ret->instructions = TRANSFORM_INSTRUCTIONS;
+    if (ret->cuts) /* an element a thread, where others take several places before they read */
+        ret->trips = 1;
+    if (ret->kind == ECH_GPU_STRIDED && strstr(text, "roll_cuda")) {
+        ret->places = 0;
+        ret->instructions = ROLL_INSTRUCTIONS;
         ret->trips = 1;
         ret->every = true; /* a dimension after the other */
     }
     if (strstr(text, "triu_tril")) /* once for two neighbours (TriangularOps.cu, elements_per_thread) */
-        ret->instructions = 13 + 71 / 2;
+        ret->instructions = 13 + PLAIN_PLACES / 2;
 }
 
 /* PyTorch's own, "reduce_kernel<128, 4, ": a thread takes so many columns at once (Reduce.cuh's output_vec_size) of four rows before it adds them up (vt0; of
@@ -987,7 +1025,10 @@ static void read_direct(const char *text, EchGpuName *ret)
     else if (strstr(text, "weight_int8pack_mm_kernel"))
         ret->direct = ECH_GPU_DIRECT_ROWS;
     else if (strstr(text, "_c1_k1_nhwc"))
-        ret->direct = strstr(text, "wgrad") ? ECH_GPU_DIRECT_FILTERS : ECH_GPU_DIRECT_CHANNELS;
+        ret->direct = strstr(text, "wgrad")           ? ECH_GPU_DIRECT_FILTERS
+                      : !strstr(text, "_specialized") ? ECH_GPU_DIRECT_CHANNELS
+                      : strstr(text, "dgrad")         ? ECH_GPU_DIRECT_SQUARES
+                                                      : ECH_GPU_DIRECT_WINDOWS;
     if (ret->direct)
         ret->kind = ECH_GPU_ELEMENTWISE;
 }
@@ -1009,6 +1050,8 @@ void ech_gpu_name(const char *name, EchGpuName *ret)
     case ECH_GPU_PRODUCT:
         read_product(text, ret);
         ret->split = strstr(text, "nvjet") && strstr(text, "_splitk_");
+        ret->filters = ret->arithmetic == ECH_GPU_MMA && strstr(text, "wgrad") && !strstr(text, "first_layer") && !strstr(text, "direct");
+        ret->group = strstr(text, "cutlass") && strstr(text, "cudnn") && (strstr(text, "_optimized_") || strstr(text, "implicitgemmconvolution"));
         break;
     case ECH_GPU_ATTENTION:
         read_product(text, ret);
@@ -1118,6 +1161,8 @@ static const struct {
     {"keys", 1, .members = {MEMBER(keys, 8)}},
     {"passes", 1, .members = {MEMBER(passes, UINT16_MAX)}},
     {"fills", 1, .members = {MEMBER(fills, 1)}},
+    {"waits", 1, .members = {MEMBER(waits, 1)}},
+    {"filters", 1, .members = {MEMBER(filters, 1)}},
 };
 
 static void set_member(EchGpuLaunch *launch, const Member *member, uint64_t value)
@@ -1249,6 +1294,8 @@ void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name)
         name->backward = true;
     if (launch->causal)
         name->causal = true;
+    if (launch->filters)
+        name->filters = true;
     if (launch->head) {
         name->head = launch->head;
         if (name->query_rows == 0)

@@ -359,6 +359,8 @@ static bool convolution(const EchGpuInput *in, const EchGpuInput *weight, const 
     set_product(ret, in->dtype, pixels, channels, weight->numel / channels,
                 ech_bytes_add(bytes_of(in->numel, in->dtype), bytes_of(weight->numel, weight->dtype)));
     ret->products = gradient ? 2 : 1;
+    ret->groups = weight->dims[1] > 0 && in->dims[1] > weight->dims[1] ? (uint64_t)(in->dims[1] / weight->dims[1]) : 1;
+    ret->channels = (uint64_t)MAX(weight->dims[1], 1);
     ret->taps = gradient || weight->dims[1] < 1 ? 0 : ret->k / (uint64_t)weight->dims[1];
     return ret->m > 0 && ret->k > 0;
 }
@@ -376,12 +378,25 @@ static const EchGpuInput *input(const Call *c, size_t at)
 
 /* A filter for each channel, which some kernels do in the lanes (PyTorch's DepthwiseConv2d.cu, DepthwiseConv3d.cu; cuDNN's of channels that lie together). What
  * the result's sizes are its grid says, or the product. */
-static void depthwise(const EchGpuInput *weight, uint64_t results, EchGpuOperator *ret)
+static void depthwise(const EchGpuInput *weight, EchGpuOperator *ret)
 {
-    if (weight->rank < 3 || weight->dims[0] <= 0 || weight->dims[1] != 1)
+    if (weight->rank >= 3 && weight->dims[0] > 0 && weight->dims[1] == 1)
+        ret->steps = weight->numel / (uint64_t)weight->dims[0];
+}
+
+static void depthwise_backward(const EchGpuInput *in, const EchGpuInput *weight, const EchGpuInput *gradient, EchGpuOperator *ret)
+{
+    depthwise(weight, ret);
+    if (ret->steps == 0)
         return;
-    ret->steps = weight->numel / (uint64_t)weight->dims[0];
-    ret->results = results;
+    ret->results = gradient->numel;
+    if (gradient->rank < 3 || gradient->numel == 0)
+        return;
+    ret->images = (uint64_t)MAX(gradient->dims[0], 0);
+    ret->spread = (uint16_t)MIN(MAX(in->numel / gradient->numel, 1u), 4096u);
+    ret->planes_filled = ech_bytes_mul(ret->images, ech_round_up((uint64_t)MAX(gradient->dims[1], 0), 32));
+    for (unsigned d = 2; d < gradient->rank; d++)
+        ret->planes_filled = ech_bytes_mul(ret->planes_filled, ech_round_up((uint64_t)MAX(gradient->dims[d], 0), 4));
 }
 
 static bool convolution_forward(const Call *c, EchGpuOperator *ret)
@@ -389,7 +404,7 @@ static bool convolution_forward(const Call *c, EchGpuOperator *ret)
     size_t at = behind_bias(c);
     if (!convolution(&c->inputs[0], &c->inputs[1], NULL, &(Steps){input(c, at), input(c, at + 1), input(c, at + 2)}, ret))
         return false;
-    depthwise(&c->inputs[1], 0, ret);
+    depthwise(&c->inputs[1], ret);
     return true;
 }
 
@@ -437,7 +452,7 @@ static bool depthwise_forward(const Call *c, EchGpuOperator *ret)
 {
     if (!is_tensor(&c->inputs[0]) || !is_tensor(&c->inputs[1]) || c->inputs[0].rank != c->inputs[1].rank)
         return false;
-    depthwise(&c->inputs[1], 0, ret);
+    depthwise(&c->inputs[1], ret);
     return ret->steps > 0;
 }
 
@@ -463,7 +478,7 @@ static bool convolution_backward(const Call *c, EchGpuOperator *ret)
     bool transposed = is_transposed(c, in, gradient);
     if (!convolution(transposed ? gradient : in, &c->inputs[2], transposed ? in : gradient, NULL, ret))
         return false;
-    depthwise(&c->inputs[2], gradient->numel, ret);
+    depthwise_backward(in, &c->inputs[2], gradient, ret);
     return true;
 }
 

@@ -36,9 +36,13 @@ typedef struct {
     uint64_t elements;       /**< Of the result, or of the input of a reduction. */
     uint64_t batch, m, n, k; /**< Products. ROWS: m rows of n. ATTENTION: k operations on n keys, of prompts m rows in batch sequences of a head where lengths
                                 are told. GATHER: n bytes of indices. */
+    uint64_t groups;         /**< PRODUCT: of a convolution's channels, each a product of its own, all together in n; 0: no convolution. */
+    uint64_t channels;       /**< PRODUCT: of a convolution, those of a group that it reads; else 0. */
     uint64_t taps;           /**< PRODUCT: positions of a convolution's filter, forward; else 0. */
     uint64_t steps;          /**< Multiply-adds for one of the result, where threads may do them one by one (EchGpuDirect); else 0. */
     uint64_t results;        /**< How many results have so many; of a gradient, of the array that it begins with. 0: as the grid says. */
+    uint64_t planes_filled;  /**< Of such a gradient, with its channels in whole warps and its planes in whole squares of 4 x 4; else 0. */
+    uint64_t images;         /**< Of such a gradient; else 0. */
     uint64_t listed;         /**< Elements of lists of tensors of unknown type; then read and written are not known. */
     uint64_t largest;        /**< Elements of the largest tensor of lists; 0: not known. */
     uint8_t kind;            /**< EchGpuOperatorKind */
@@ -48,6 +52,7 @@ typedef struct {
     uint64_t planes;         /**< Of images, where the threads of a grid's first two dimensions have a place of all of them each; else 0. */
     uint16_t trips;          /**< Accesses of a thread that wait for one another, where shapes tell it; else 0. */
     uint8_t axes;            /**< Dimensions of its arrays with those as one that lie together in all of them; 0: not known. */
+    uint16_t spread;         /**< Of such a gradient, elements of the convolution's input for each of its result; else 0. */
     bool scattered;
     bool dropout;  /**< ATTENTION: of its scores. */
     bool causal;   /**< ATTENTION: known to be, and k halved. */

@@ -28,8 +28,10 @@ bool ech_gpu_call_count(EchGpuCall *call, const EchGpuName *name, const EchGpuLa
     call->n_kernels++;
     if (!does_most(call, name, launch))
         return false;
+    double blocks = launch ? (double)ech_gpu_blocks(launch) : 1;
     call->n_main++;
-    call->blocks += launch ? (double)ech_gpu_blocks(launch) : 1;
+    call->blocks += blocks;
+    call->filter_blocks += name->filters ? blocks : 0;
     return true;
 }
 
@@ -40,6 +42,8 @@ double ech_gpu_call_share(const EchGpuCall *call, const EchGpuName *name, const 
         share = call->n_kernels > 0 && (call->whole.kind != ECH_GPU_OP_PRODUCT || name->block_elements == 0) ? 1.0 / call->n_kernels : 0;
     else if (call->whole.kind == ECH_GPU_OP_ROWS && does_most(call, name, launch)) /* each goes over all */
         share = 1;
+    else if (does_most(call, name, launch) && call->filter_blocks > 0) /* both gradients do as much */
+        share = (launch ? (double)ech_gpu_blocks(launch) : 1) / (name->filters ? call->filter_blocks : call->blocks - call->filter_blocks);
     else if (does_most(call, name, launch))
         share = call->blocks > 0 ? (launch ? (double)ech_gpu_blocks(launch) : 1) / call->blocks * MAX(call->whole.products, 1) : 1.0 / call->n_main;
     return MIN(share, 1);
@@ -189,12 +193,25 @@ static bool list_work(const EchGpuOperator *whole, const EchGpuName *name, doubl
     return ret->read > 0;
 }
 
-static void product_work(const EchGpuOperator *whole, double share, EchGpuLaunch *launch, EchItemWork *ret)
+static void product_work(const EchGpuOperator *whole, const EchGpuName *name, double share, EchGpuLaunch *launch, EchItemWork *ret)
 {
     launch->batch = whole->batch;
     launch->m = MAX(scaled(whole->m, share), 1);
     launch->n = whole->n;
     launch->k = whole->k;
+    if (name->group && whole->groups > 1) {
+        launch->m = whole->m;
+        launch->n = MAX(whole->n / whole->groups, 1);
+        ret->read /= whole->groups;
+        ret->write /= whole->groups;
+    }
+    if (name->filters && whole->groups > 0) {
+        launch->batch = name->group ? 1 : whole->groups;
+        launch->m = MAX(whole->n / whole->groups, 1);
+        /* Channels in whole accesses of 16 bytes. */
+        launch->n = ech_bytes_mul(ech_round_up(whole->channels, MAX(128 / MAX(ech_dtype_bits((EchDtype)whole->dtype), 1u), 1u)), whole->k / whole->channels);
+        launch->k = MAX(name->group ? whole->m : scaled(whole->m, share), 1);
+    }
     launch->taps = whole->taps;
     launch->weight_bits = whole->weight_bits;
     ret->ops = ech_bytes_mul(ech_bytes_mul(2, ech_bytes_mul(launch->batch, launch->m)), ech_bytes_mul(launch->n, launch->k));
@@ -301,16 +318,28 @@ static bool sort_work(const EchGpuOperator *whole, const EchGpuName *name, EchGp
 #define RESULT_INSTRUCTIONS 80
 #define STEP_INSTRUCTIONS 16.4
 /* Where a thread has several channels that lie together (cuDNN's conv2d_c1_k1_nhwc), checks are theirs together and weights stay in registers. From 3 x 3 and
- * 5 x 5 of EfficientNet-B0 on an H200 (traces/gpu_h200/models). Held out: 7 x 7 of ConvNeXt-T there; 3 x 3 in f16 on an H100 (14.2 us on the H200, 9.5 here:
- * 960 blocks where 924 find room at a time), f32 on an RTX PRO 6000 (tests/unit/test_gpu_kernel.c). */
+ * 5 x 5 of EfficientNet-B0 on an H200 (traces/gpu_h200/models). Held out: f32 on an RTX PRO 6000 (tests/unit/test_gpu_kernel.c). */
 #define CHANNEL_RESULT_INSTRUCTIONS 14
 #define CHANNEL_STEP_INSTRUCTIONS 4.9
-/* The weights' gradient: as much for the result as where a thread works for one alone, a multiply-add, and what widens 16 bits. */
-#define FILTER_STEP_INSTRUCTIONS 2
-/* The array's gradient (cuDNN's dgrad2d_c1_k1_nhwc): for each of its elements and each weight, with those that a stride leaves out. From 3 x 3 and 5 x 5 of
- * EfficientNet-B0 on an H200 (traces/gpu_h200/models). Held out: 7 x 7 of ConvNeXt-T there. */
-#define GRADIENT_RESULT_INSTRUCTIONS 42
-#define GRADIENT_STEP_INSTRUCTIONS 7.6
+/* Where it is built for one size of filter (conv2d_c1_k1_nhwc_specialized), a thread has 3 x 8 results of two channels, 2 x 8 of a stride of 2, as its grids
+ * say, and keeps weights and windows in registers (80, 160 and 255 for 3 x 3, 5 x 5 and 7 x 7), so that few blocks find room; they fetch at once and compute
+ * then, each wave as long: trips to memory, and of one for a weight. From stride 1, 3 x 3 and 5 x 5 of EfficientNet-B0 on an H200. Held out: its strides of 2
+ * (-16 to -3 %), 7 x 7 of ConvNeXt-T there, f16 on an H200 and an H100 (960 blocks where 924 find room). */
+#define WINDOW_TRIPS 3.5
+#define WINDOW_WEIGHT_TRIPS (1 / 3.0)
+/* The array's gradient (dgrad2d_c1_k1_nhwc_specialized): a thread has 2 x 2 of a channel's elements; for each of them and each weight, with those that a stride
+ * leaves out. From EfficientNet-B0's there. And a trip for each row of the filter, which is what 7 x 7 of ConvNeXt-T waits for (16 warps a multiprocessor). */
+#define SQUARE_ELEMENTS 4
+#define GRADIENT_RESULT_INSTRUCTIONS 45
+#define GRADIENT_STEP_INSTRUCTIONS 7
+/* The weights' gradient (wgrad2d_c1_k1_nhwc): a block has an image's plane of 32 channels, in squares of 4 x 4, loads what its convolution read and a gradient
+ * for each result, and adds up what its four warps have. And what adds up the images' (wgrad2d_c1_k1_nhwc_reduce) takes 16 at once. From 3 x 3 and 5 x 5 of
+ * EfficientNet-B0 there, both strides. Held out: 7 x 7 of ConvNeXt-T. */
+#define FILTER_RESULT_INSTRUCTIONS 6
+#define FILTER_LOAD_INSTRUCTIONS 28
+#define FILTER_STEP_INSTRUCTIONS 2.8
+#define FILTER_SUM_INSTRUCTIONS 120
+#define FILTER_IMAGES 16
 /* The same where the threads of a block add up for one weight: divisions for each. What forward and backward of 3x3x3 on a V100 leave for it (PyTorch's pull
  * request 40801). And of what a thread waits for from L2 each time so much of a trip to memory: assumed. */
 #define SUM_INSTRUCTIONS 103
@@ -329,6 +358,8 @@ static bool direct_work(const EchGpuOperator *whole, const EchGpuName *name, Ech
     switch ((EchGpuDirect)name->direct) {
     case ECH_GPU_DIRECT_NONE: return false;
     case ECH_GPU_DIRECT_CHANNELS:
+    case ECH_GPU_DIRECT_WINDOWS:
+    case ECH_GPU_DIRECT_SQUARES:
         instructions = CHANNEL_RESULT_INSTRUCTIONS + steps * CHANNEL_STEP_INSTRUCTIONS;
         elements = whole->elements;
         written = whole->written;
@@ -339,12 +370,23 @@ static bool direct_work(const EchGpuOperator *whole, const EchGpuName *name, Ech
             written = whole->read;
             threads_make = each > 0 ? written / each : 0;
         }
+        if (name->direct == ECH_GPU_DIRECT_SQUARES) {
+            threads_make = MAX(threads_make, threads < 1e15 ? (uint64_t)threads * SQUARE_ELEMENTS : 0);
+            trips = ceil(sqrt(steps));
+        } else if (name->direct == ECH_GPU_DIRECT_WINDOWS) {
+            instructions = 0;
+            trips = round(WINDOW_TRIPS + steps * WINDOW_WEIGHT_TRIPS);
+            launch->waits = true;
+        }
         break;
     case ECH_GPU_DIRECT_FILTERS:
-        instructions = RESULT_INSTRUCTIONS + steps * FILTER_STEP_INSTRUCTIONS;
         elements = whole->results;
         read = ech_bytes_add(whole->read, ech_bytes_mul(elements, each));
         written = 0;
+        threads_make = whole->planes_filled;
+        instructions = FILTER_RESULT_INSTRUCTIONS + FILTER_LOAD_INSTRUCTIONS * MAX(whole->spread, 1) + steps * FILTER_STEP_INSTRUCTIONS;
+        if (whole->results > 0 && whole->images > 0) /* of a plane, however large */
+            instructions += steps * FILTER_SUM_INSTRUCTIONS * (double)whole->images * (double)whole->n / (double)whole->results;
         break;
     case ECH_GPU_DIRECT_RESULTS:
         instructions = RESULT_INSTRUCTIONS + steps * STEP_INSTRUCTIONS;
@@ -388,12 +430,43 @@ static uint64_t split_elements(const EchGpuOperator *whole)
     return ech_bytes_mul(MAX(whole->batch, 1), others);
 }
 
+/* Blocks that cuDNN launches at most to take a group's channels out of all (nhwcSliceCKernel); fewer have an element a thread. */
+#define CUT_BLOCKS 2048
+
+/* What lies around the groups of a convolution, of which a launch does not tell the array: the mean of those there are. */
+static bool groups_work(const EchGpuOperator *whole, const EchGpuName *name, EchGpuLaunch *launch, EchItemWork *ret)
+{
+    uint64_t each = MAX(ech_dtype_bits((EchDtype)whole->dtype) / 8, 1), filters = MAX(whole->n / whole->groups, 1), weights = ech_bytes_mul(whole->n, whole->k),
+             in = whole->read / each > weights ? whole->read / each - weights : 0, out = whole->elements;
+    double wide = exp2(ceil(log2((double)MAX(filters, whole->channels))));
+    launch->elements = ech_bytes_mul(ech_gpu_blocks(launch), ech_gpu_threads(launch));
+    if (name->cuts && ech_gpu_blocks(launch) >= CUT_BLOCKS)
+        launch->elements = (in / 2 + out / 2) / whole->groups;
+    if (name->widens_groups)
+        launch->elements = (uint64_t)MIN(((double)in * wide / (double)whole->channels + (double)out * wide / (double)filters +
+                                          (double)weights * wide / (double)whole->channels * wide / (double)filters) /
+                                             3,
+                                         1e18);
+    launch->operand_bytes = (uint32_t)each;
+    set_traffic(ret, ech_bytes_mul(launch->elements, each), ech_bytes_mul(launch->elements, each), ECH_INFERRED);
+    return launch->elements > 0;
+}
+
 bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, double share, EchGpuLaunch *launch, EchItemWork *ret)
 {
     if (!whole || whole->kind == ECH_GPU_OP_NONE)
         return grid_work(name, launch, ret);
+    if ((name->cuts || name->widens_groups) && whole->groups > 1)
+        return groups_work(whole, name, launch, ret);
     if (name->direct && whole->steps > 0)
         return direct_work(whole, name, launch, ret);
+    if (whole->kind == ECH_GPU_OP_PRODUCT && name->kind == ECH_GPU_SPLIT_REDUCE && whole->images > 0) {
+        launch->elements = ech_bytes_mul(whole->n, whole->steps);
+        launch->trips = (uint16_t)MIN(whole->images / FILTER_IMAGES, 60000u);
+        set_traffic(ret, ech_bytes_mul(launch->elements, ech_bytes_mul(whole->images, 4)),
+                    ech_bytes_mul(launch->elements, ech_dtype_bits((EchDtype)whole->dtype) / 8), ECH_INFERRED);
+        return true;
+    }
     if (whole->kind == ECH_GPU_OP_PRODUCT && name->kind == ECH_GPU_SPLIT_REDUCE) {
         /* Parts in f32; how many the launch does not say: four. */
         launch->elements = split_elements(whole);
@@ -429,7 +502,7 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
     if (name->places > 0 && launch->axes == 0)
         launch->axes = whole->axes;
     if (whole->kind == ECH_GPU_OP_PRODUCT) {
-        product_work(whole, share, launch, ret);
+        product_work(whole, name, share, launch, ret);
     } else if (whole->kind == ECH_GPU_OP_ATTENTION) {
         attention_work(whole, name, share, launch, ret);
     } else if (whole->kind == ECH_GPU_OP_ROWS && (whole->m > 0 || name->kind == ECH_GPU_NORM)) {

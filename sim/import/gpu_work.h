@@ -16,7 +16,7 @@
 typedef struct {
     EchGpuOperator whole;
     uint32_t n_kernels, n_main;
-    double blocks; /**< Of its main kernels. */
+    double blocks, filter_blocks; /**< Of its main kernels; and of those among them that are a convolution's gradient of its filters. */
 } EchGpuCall;
 
 /** True where a kernel of @name does the operator's work. */

@@ -180,6 +180,7 @@ typedef struct {
     uint64_t of_graph;           /* Lines of work that are still to come of a graph's launch. */
     bool in_graph;               /* Not the first of them. */
     uint32_t operators;          /* Begun since the host asked before. */
+    bool eager;                  /* Any were begun. */
     bool behind_copy;            /* Nothing was told since the last copy, but for what it uses: no range ended or began. */
     uint64_t node;               /* The next work's; 0: none. */
     GArray *lengths;             /* EchGpuLengths */
@@ -412,6 +413,7 @@ static bool add_push(Reader *r, GError **error)
     const char *name = plain(r, text->at, text->n);
     bool sized = strstr(name, ", sizes = [") != NULL;
     r->operators += (sized || g_str_has_prefix(name, "autograd::engine::")) && r->operators < UINT32_MAX;
+    r->eager |= sized;
     Range range = {.path = UINT32_MAX, .call = UINT32_MAX, .module = UINT32_MAX};
     /* An operator's sizes are not those of what it calls in turn. */
     if (is_step(name, around))
@@ -1337,6 +1339,7 @@ enum {
     LINE_PRODUCTS,
     LINE_SECTORS,
     LINE_AXES,
+    LINE_ASKED,
     LINE_MEETS,
     LINE_RANK,
     LINE_SENDS,
@@ -1379,6 +1382,7 @@ static const EchLineKind kinds[] = {
     [LINE_PRODUCTS] = {"products", NULL, 3, false},
     [LINE_SECTORS] = {"sectors", NULL, 1, false},
     [LINE_AXES] = {"axes", NULL, 1, false},
+    [LINE_ASKED] = {"asked", NULL, 1, false},
     [LINE_MEETS] = {"meets", NULL, ECH_LINE_LIST, false},
     [LINE_RANK] = {"rank", NULL, 3, false},
     [LINE_SENDS] = {"sends", NULL, ECH_LINE_LIST, false},
@@ -1455,6 +1459,9 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_SECTORS: return add_places(r, true, error);
     case LINE_AXES: return add_places(r, false, error);
     case LINE_PRODUCTS: return add_products(r, error);
+    case LINE_ASKED: /* what a library takes of the host, in operators */
+        r->operators += r->eager ? (uint32_t)MIN(r->lines.fields[0], UINT32_MAX - r->operators) : 0;
+        break;
     case LINE_MEETS: return add_meetings(r, false, error);
     case LINE_SENDS: return add_meetings(r, true, error);
     case LINE_OF: return add_of(r, error);

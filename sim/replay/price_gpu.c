@@ -163,7 +163,9 @@ static void price(EchGpuPricer *pricer, Priced *priced)
         }
         return;
     }
-    if (kernel.launch.kind != ECH_GPU_PRODUCT || kernel.launch.tile_m == 0 || !pricer->tuned_tiles)
+    /* What cuDNN's heuristics choose for a convolution no tuner did. */
+    bool convolution = kernel.launch.taps > 1 || kernel.launch.filters;
+    if (kernel.launch.kind != ECH_GPU_PRODUCT || kernel.launch.tile_m == 0 || convolution || !pricer->tuned_tiles)
         return;
     if (never_timed(pricer, device, &kernel, cost, &other)) {
         priced->note = "products_with_tiles_never_timed";

@@ -200,9 +200,9 @@ static void own_h200(void)
     } captures[] = {{"torch_profile.json.gz", {3, 3}},
                     {"jax_profile.xplane.pb.gz", {6, 4}},
                     {"jax-without-graphs_profile.xplane.pb.gz", {6, 4}},
-                    {"models/EfficientNet-B0__256.json.gz", {6, 5}},
-                    {"models/ConvNeXt-T__128.json.gz", {9, 7}},
-                    {"models/RegNetY-8GF__64.json.gz", {30, 28}}};
+                    {"models/EfficientNet-B0__256.json.gz", {5, 3}},
+                    {"models/ConvNeXt-T__128.json.gz", {4, 3}},
+                    {"models/RegNetY-8GF__64.json.gz", {12, 12}}};
     static const char *const devices[] = {"h200", "h200-calibrated"};
     g_autoptr(GError) error = NULL;
     for (size_t f = 0; f < G_N_ELEMENTS(captures); f++) {

@@ -2021,7 +2021,7 @@ START_TEST(channels_with_filters_of_their_own)
         int64_t batch, channels, side;
         uint8_t dtype;
         double us, off;
-    } cases[] = {{"h100-sxm", "conv2d_c1_k1_nhwc_specialized", "aten::cudnn_convolution", 64, 384, 14, ECH_DTYPE_F16, 15.7, 0.4},
+    } cases[] = {{"h100-sxm", "conv2d_c1_k1_nhwc_specialized", "aten::cudnn_convolution", 64, 384, 14, ECH_DTYPE_F16, 15.7, 0.26},
                  {"rtx-pro-6000", "conv2d_c1_k1_nhwc_kernel", "aten::cudnn_convolution", 16, 128, 56, ECH_DTYPE_F32, 16.5, 0.4},
                  {"rtx-pro-6000", "conv2d_c1_k1_nhwc_kernel", "aten::cudnn_convolution", 16, 64, 56, ECH_DTYPE_F32, 8.8, 0.4},
                  {"rtx-pro-6000", "conv2d_c1_k1_nhwc_kernel", "aten::cudnn_convolution", 16, 32, 56, ECH_DTYPE_F32, 5.9, 0.4}};
@@ -2037,7 +2037,7 @@ START_TEST(channels_with_filters_of_their_own)
         EchItemWork work = {0};
         EchGpuCost cost;
         ech_gpu_name(cases[i].name, &kernel.name);
-        ck_assert_uint_eq(kernel.name.direct, ECH_GPU_DIRECT_CHANNELS);
+        ck_assert_uint_eq(kernel.name.direct, i == 0 ? ECH_GPU_DIRECT_WINDOWS : ECH_GPU_DIRECT_CHANNELS);
         ck_assert(ech_gpu_kernel_work(&whole, &kernel.name, 1, &kernel.launch, &work));
         ck_assert_uint_eq(work.ops, 2 * 9 * in.numel);
         ech_gpu_launch_says(&kernel.launch, &kernel.name);
@@ -2058,6 +2058,105 @@ START_TEST(channels_with_filters_of_their_own)
         ech_gpu_name("wgrad2d_c1_k1_nhwc_reduce", &kernel.name);
         ck_assert_uint_eq(kernel.name.kind, ECH_GPU_SPLIT_REDUCE);
     }
+}
+END_TEST
+
+/* A kernel of a convolution [n, c, side, side] by [f, c / groups, filter, filter], as it is imported, microseconds. */
+typedef struct {
+    const char *device, *name;
+    bool backward;
+    int64_t n, c, side, f, filter, groups, out;
+    uint32_t grid[3], block[3], registers, shared;
+    double us, off;
+} Convolved;
+
+static double convolved_us(const Convolved *of)
+{
+    g_autoptr(EchDevice) device = ech_device_load(of->device, NULL, NULL);
+    EchGpuInput in = tensor(4, of->n, of->c, of->side, of->side), weight = tensor(4, of->f, of->c / of->groups, of->filter, of->filter),
+                out = tensor(4, of->n, of->f, of->out, of->out), stride = {.integers = {of->side / of->out, of->side / of->out}, .n_integers = 2},
+                pad = {.integers = {of->filter / 2, of->filter / 2}, .n_integers = 2}, one = {.integers = {1, 1}, .n_integers = 2};
+    in.dtype = weight.dtype = out.dtype = ECH_DTYPE_BF16;
+    EchGpuInput forward[] = {in, weight, pad, stride, one}, backward[] = {out, in, weight};
+    EchGpuOperator whole;
+    if (of->backward)
+        ech_gpu_operator_of("aten::convolution_backward", backward, 3, &whole);
+    else
+        ech_gpu_operator_of("aten::cudnn_convolution", forward, 5, &whole);
+    EchGpuKernel kernel = {.dtype = "bf16",
+                           .launch = {.grid = {of->grid[0], of->grid[1], of->grid[2]},
+                                      .block = {of->block[0], of->block[1], of->block[2]},
+                                      .registers = of->registers,
+                                      .shared = of->shared}};
+    EchItemWork work = {0};
+    EchGpuCost cost;
+    ech_gpu_name(of->name, &kernel.name);
+    EchGpuCall call = {.whole = whole};
+    ech_gpu_call_count(&call, &kernel.name, &kernel.launch);
+    ck_assert(ech_gpu_kernel_work(&whole, &kernel.name, ech_gpu_call_share(&call, &kernel.name, &kernel.launch), &kernel.launch, &work));
+    ech_gpu_launch_says(&kernel.launch, &kernel.name);
+    kernel.read = work.read;
+    kernel.written = work.write;
+    ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
+    return (double)cost.time * 1e-6;
+}
+
+/* EfficientNet-B0's and ConvNeXt-T's on an H200 (traces/gpu_h200/models). Of the former's forward with steps of 1, gradients and filters' gradients constants
+ * are taken; its steps of 2 and all 7 x 7 are held out. */
+START_TEST(channels_in_waves)
+{
+    static const Convolved rows[] = {
+        {"h200", "conv2d_c1_k1_nhwc_specialized", false, 256, 144, 56, 144, 3, 144, 56, {19152, 1, 1}, {128, 1, 1}, 80, 0, 200.2, 0.05},
+        {"h200", "conv2d_c1_k1_nhwc_specialized", false, 256, 1152, 7, 1152, 5, 1152, 7, {3456, 1, 1}, {128, 1, 1}, 158, 0, 66.8, 0.08},
+        {"h200", "conv2d_c1_k1_nhwc_specialized", false, 256, 96, 112, 96, 3, 96, 56, {18816, 1, 1}, {128, 1, 1}, 76, 0, 276.7, 0.1},
+        {"h200", "conv2d_c1_k1_nhwc_specialized", false, 256, 672, 14, 672, 5, 672, 7, {2688, 1, 1}, {128, 1, 1}, 159, 0, 76.0, 0.2},
+        {"h200", "conv2d_c1_k1_nhwc_specialized", false, 128, 96, 56, 96, 7, 96, 56, {6384, 1, 1}, {128, 1, 1}, 255, 0, 286.9, 0.05},
+        {"h200", "conv2d_c1_k1_nhwc_specialized", false, 128, 768, 7, 768, 7, 768, 7, {1152, 1, 1}, {128, 1, 1}, 255, 0, 55.2, 0.05},
+        {"h200", "dgrad2d_c1_k1_nhwc_specialized", true, 256, 480, 14, 480, 3, 480, 14, {92, 256, 1}, {256, 1, 1}, 40, 0, 80.6, 0.08},
+        {"h200", "dgrad2d_c1_k1_nhwc_specialized", true, 256, 144, 56, 144, 5, 144, 28, {441, 256, 1}, {256, 1, 1}, 39, 0, 806.0, 0.08},
+        {"h200", "dgrad2d_c1_k1_nhwc_specialized", true, 128, 768, 7, 768, 7, 768, 7, {48, 128, 1}, {256, 1, 1}, 125, 0, 101.9, 0.12},
+        {"h200", "wgrad2d_c1_k1_nhwc", true, 256, 480, 14, 480, 3, 480, 14, {15, 256, 1}, {32, 4, 1}, 80, 9216, 63.3, 0.08},
+        {"h200", "wgrad2d_c1_k1_nhwc", true, 256, 144, 56, 144, 5, 144, 28, {5, 256, 1}, {32, 4, 1}, 168, 31232, 184.0, 0.08},
+        {"h200", "wgrad2d_c1_k1_nhwc", true, 128, 384, 14, 384, 7, 384, 14, {12, 128, 1}, {32, 4, 1}, 167, 35328, 76.1, 0.08},
+        {"h200", "wgrad2d_c1_k1_nhwc_reduce", true, 256, 480, 14, 480, 3, 480, 14, {9, 15, 1}, {32, 1, 1}, 64, 0, 9.8, 0.1},
+        {"h200", "wgrad2d_c1_k1_nhwc_reduce", true, 128, 384, 14, 384, 7, 384, 14, {49, 12, 1}, {32, 1, 1}, 64, 0, 5.2, 0.1}};
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        double us = convolved_us(&rows[i]);
+        ck_assert_msg(fabs(us / rows[i].us - 1) <= rows[i].off, "%zu: %.1f us, measured %.1f", i, us, rows[i].us);
+    }
+}
+END_TEST
+
+/* A RegNetY-8GF's groups of 56 channels on an H200, each by kernels of its own, and first layers of it, of an EfficientNet-B0 there and of a ResNet-50 on an
+ * H100, which are held out. */
+#define MULTISTAGE                                                                                                                                             \
+    "_ZN17cutlass__5x_cudnn6KernelINS_4conv6kernel23ImplicitGemmConvolutionINS1_11threadblock22ImplicitGemmMultistageINS_4gemm9GemmShapeILi64ELi128ELi32EEE"   \
+    "NS4_52Conv2dWgradOutputGradientTileAccessIteratorOptimizedINS_11MatrixShapeILi64ELi32EEENS_10bfloat16_tENS1I_Li1EEELi6EbEENS_8epilogue11threadblock8Epi"
+START_TEST(groups_by_themselves)
+{
+    static const char filters[] = "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816wgrad_optimized_bf16_64x64_32x10_nhwc_align8>",
+                      wide[] = "void cutlass__5x_cudnn::Kernel<cutlass_tensorop_bf16_s16816wgrad_optimized_bf16_64x128_64x3_nhwc_align8>",
+                      cut[] = "void nhwcSliceCKernel<__nv_bfloat16, __nv_bfloat16, float, true, (cudnnKernelDataType_t)0>",
+                      filled[] = "void tensorTransformGeneric<__nv_bfloat16, __nv_bfloat16, float, true, false, false, (cudnnKernelDataType_t)0>";
+    static const Convolved rows[] = {{"h200", filters, true, 64, 896, 14, 896, 3, 16, 14, {4, 2, 2}, {128, 1, 1}, 110, 81920, 49.5, 0.05},
+                                     {"h200", filters, true, 64, 896, 28, 896, 3, 16, 14, {4, 2, 4}, {128, 1, 1}, 110, 81920, 32.8, 0.25},
+                                     {"h200", wide, true, 64, 2016, 14, 2016, 3, 36, 7, {4, 1, 1}, {128, 1, 1}, 192, 73728, 36.7, 0.1},
+                                     {"h200", MULTISTAGE, true, 64, 448, 28, 448, 3, 8, 28, {4, 1, 29}, {128, 1, 1}, 155, 73728, 23.0, 0.1},
+                                     {"h200", MULTISTAGE, true, 64, 3, 224, 32, 3, 1, 112, {1, 1, 126}, {128, 1, 1}, 155, 73728, 72.2, 0.1},
+                                     {"h200", MULTISTAGE, true, 256, 3, 224, 32, 3, 1, 112, {1, 1, 127}, {128, 1, 1}, 155, 73728, 270.6, 0.1},
+                                     {"h100-sxm", MULTISTAGE, true, 256, 3, 224, 64, 7, 1, 112, {4, 1, 61}, {128, 1, 1}, 155, 73728, 884.3, 0.15},
+                                     {"h200", cut, false, 64, 896, 14, 896, 3, 16, 14, {1372, 1, 1}, {512, 1, 1}, 16, 0, 3.1, 0.15},
+                                     {"h200", cut, false, 64, 168, 56, 168, 3, 3, 56, {2048, 1, 1}, {512, 1, 1}, 16, 0, 32.1, 0.1},
+                                     {"h200", filled, true, 64, 896, 14, 896, 3, 16, 14, {264, 1, 1}, {1024, 1, 1}, 30, 0, 73.4, 0.15}};
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        double us = convolved_us(&rows[i]);
+        ck_assert_msg(fabs(us / rows[i].us - 1) <= rows[i].off, "%zu: %.1f us, measured %.1f", i, us, rows[i].us);
+    }
+    EchGpuName name;
+    ech_gpu_name(MULTISTAGE, &name);
+    ck_assert(name.tile_m == 64 && name.tile_n == 128 && name.tile_k == 32 && name.stages == 6 && name.filters && name.group);
+    ech_gpu_name("ImplicitGemmMultistageINS_4gemm9GemmShapeILi64ELi128ELi32", &name); /* a name that was cut off */
+    ck_assert_uint_eq(name.tile_m, 0);
 }
 END_TEST
 
@@ -2324,6 +2423,8 @@ int main(void)
     tcase_add_test(tcase, launched_elsewhere);
     tcase_add_test(tcase, recorded_kernels);
     tcase_add_test(tcase, channels_with_filters_of_their_own);
+    tcase_add_test(tcase, channels_in_waves);
+    tcase_add_test(tcase, groups_by_themselves);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

@@ -334,18 +334,108 @@ START_TEST(lanes_first)
 }
 END_TEST
 
-/* Groups share out the channels; a filter a channel is no product. */
+/* Groups share out the channels; a filter a channel is no product, but threads' sums (cuDNN's kernels for 3 x 3 to 7 x 7, whose grids an H200's profile has).
+ */
 START_TEST(groups)
 {
     load_dnn();
-    const int64_t of_four[4] = {128, 16, 3, 3}, of_each[4] = {64, 1, 7, 7}, same[4] = {8, 64, 28, 28};
+    const int64_t of_four[4] = {128, 16, 3, 3}, of_each[4] = {64, 1, 7, 7}, of_nine[4] = {64, 1, 9, 9}, same[4] = {8, 64, 28, 28};
     void *operation = convolution(&forward, BF16, true, image, of_four, result);
     run(graph(&operation, 1), 0);
-    operation = convolution(&forward, BF16, true, image, of_each, same);
+    const Kind *kinds[] = {&forward, &data, &filters};
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        operation = convolution(kinds[i], BF16, true, image, of_each, same);
+        run(graph(&operation, 1), 0);
+    }
+    operation = convolution(&forward, BF16, true, image, of_nine, same);
     run(graph(&operation, 1), 0);
     g_autofree char *lines = written("library", "459");
-    ck_assert_msg(strstr(lines, "product=4x6272x32x144 taps=9 ") && strstr(lines, " 231211008 \"bf16\""), "%s", lines);
-    ck_assert_msg(strstr(lines, "\"elements=401408 operand_bytes=2 class=elementwise instructions=254\" 3217536 802816 0 \"\""), "%s", lines);
+    ck_assert_str_eq(
+        lines,
+        "0 0 \"cudnn convolution\" \"product=4x6272x32x144 taps=9 operand_bytes=2 class=product\" 3248128 1605632 231211008 \"bf16\"\n"
+        "0 0 \"cudnn convolution\" \"grid=112x1x1 block=128x1x1 registers=255 elements=401408 operand_bytes=2 class=elementwise trips=20 waits=1\" "
+        "3217536 802816 0 \"\"\n"
+        "0 0 \"cudnn convolution: gradient of the data\" \"grid=1568x1x1 block=256x1x1 registers=128 elements=1605632 operand_bytes=2 class=elementwise "
+        "instructions=388 trips=7\" 809088 3211264 0 \"\"\n"
+        "0 0 \"cudnn convolution: gradient of the filters\" \"grid=2x8x1 block=32x4x1 elements=401408 operand_bytes=2 class=elementwise instructions=262\" "
+        "4014080 100352 0 \"\"\n"
+        "0 0 \"cudnn convolution: parts added up\" \"grid=49x2x1 block=32x1x1 elements=3136 operand_bytes=2 class=split_reduce trips=0\" 100352 6272 0 \"\"\n"
+        "0 0 \"cudnn convolution\" \"elements=401408 operand_bytes=2 class=elementwise instructions=410\" 3221632 802816 0 \"\"\n");
+    unload();
+}
+END_TEST
+
+/* What plans ask for says how they take groups: cut out one by one, in eight streams of the library's own, which wait for the program's and it for them; or all
+ * filled up to 2^n channels. Their knobs say tiles and parts. */
+START_TEST(groups_by_workspaces)
+{
+    load_dnn();
+    void *fake = dlopen(ECH_BINARY_DIR "/tests/libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+    ck_assert_ptr_nonnull(fake);
+    int64_t *workspace = dlsym(fake, "fake_cudnn_workspace"), *knobs = dlsym(fake, "fake_cudnn_knobs");
+    ck_assert(workspace && knobs);
+    const int64_t in[4] = {8, 480, 14, 14}, of_48[4] = {480, 48, 3, 3}, cut_bytes = 8 * 2 * (2 * 8 * 48 * 14 * 14), parts = 8 * 3 * 4 * 48 * 432,
+                  told[] = {0, 3, 2, 5, 5, 3, 14, 6}; /* three parts, 64 x 64, steps of 32, ten at once */
+    memcpy(knobs, told, sizeof told);
+    const Kind *kinds[] = {&forward, &filters};
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
+        *workspace = cut_bytes + (i > 0 ? parts : 0) + 128;
+        void *operation = convolution(kinds[i], BF16, true, in, of_48, in);
+        ck_assert_int_eq(run(graph(&operation, 1), 0), *workspace);
+    }
+    *workspace = 2 * (2 * 8 * 640 * 14 * 14 + 640 * 64 * 9) + 131;
+    void *operation = convolution(&data, BF16, true, in, of_48, in);
+    run(graph(&operation, 1), 0);
+    g_autofree char *lines = written("library", "459");
+    g_auto(GStrv) each = g_strsplit(lines, "\n", -1);
+    ck_assert_uint_eq(g_strv_length(each), 3 * 10 + 5 * 10 + 4 + 1);
+    static const char cut[] =
+        "\"cudnn channels of a group\" \"grid=147x1x1 block=512x1x1 elements=75264 operand_bytes=2 class=strided trips=1\" 150528 150528 0 \"\"";
+    ck_assert_str_eq(each[0] + 4, cut);
+    ck_assert_str_eq(each[1] + 4, "\"cudnn convolution\" \"product=1x1568x48x432 taps=9 operand_bytes=2 class=product arithmetic=mma grid=25x1x1 block=128x1x1 "
+                                  "shared=81920 tile=64x64x32 stages=10\" 192000 150528 65028096 \"bf16\"");
+    ck_assert_msg(g_str_has_prefix(each[2] + 4, "\"cudnn channels of a group put back\""), "%s", each[2]);
+    ck_assert(strncmp(each[0], each[1], 4) == 0 && strncmp(each[0], each[3], 4) != 0 &&
+              strncmp(each[0], each[24], 4) == 0); /* the ninth in the first's stream */
+    ck_assert_str_eq(each[31] + 4, cut);
+    ck_assert_str_eq(each[32] + 4, "\"cudnn convolution: parts cleared\" \"class=fill operand_bytes=4\" 0 248832 0 \"\"");
+    ck_assert_str_eq(each[33] + 4,
+                     "\"cudnn convolution: gradient of the filters\" \"product=1x48x432x1568 operand_bytes=2 class=product arithmetic=mma filters=1 "
+                     "grid=7x1x3 block=128x1x1 shared=81920 tile=64x64x32 stages=10\" 1505280 41472 65028096 \"bf16\"");
+    ck_assert_str_eq(each[34] + 4, "\"cudnn convolution: parts added up\" \"elements=20736 operand_bytes=2 class=split_reduce trips=1\" 248832 41472 0 \"\"");
+    ck_assert_msg(g_str_has_prefix(each[80], "0 0 \"cudnn groups filled up to 2^n channels\""), "%s", each[80]);
+    ck_assert_msg(strstr(each[80], " elements=368640 ") && strstr(each[81], " elements=1003520 ") && strstr(each[83], " elements=1003520 "), "%s", lines);
+    ck_assert_msg(strstr(each[82], "\"product=10x1568x64x576 taps=9 operand_bytes=2 class=product\""), "%s", each[82]);
+    ck_assert_msg(g_str_has_prefix(each[83], "0 0 \"cudnn groups taken from 2^n channels\""), "%s", each[83]);
+    g_autofree char *waits = written("wait", ""), *records = written("record", "");
+    g_auto(GStrv) each_wait = g_strsplit(waits, "\n", -1), each_record = g_strsplit(records, "\n", -1);
+    ck_assert_uint_eq(g_strv_length(each_wait), 2 * 16 + 1);
+    ck_assert_uint_eq(g_strv_length(each_record), 2 * 9 + 1);
+    unload();
+}
+END_TEST
+
+/* A first layer in the tile that the plan's knobs tell, its gradient in parts; a position alone is a plain product. */
+START_TEST(tiles_by_knobs)
+{
+    load_dnn();
+    void *fake = dlopen(ECH_BINARY_DIR "/tests/libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+    ck_assert_ptr_nonnull(fake);
+    int64_t *workspace = dlsym(fake, "fake_cudnn_workspace"), *knobs = dlsym(fake, "fake_cudnn_knobs");
+    ck_assert(workspace && knobs);
+    const int64_t told[] = {0, 61, 2, 7, 5, 3, 14, 5}, colours[4] = {8, 3, 56, 56}, of_colours[4] = {128, 3, 3, 3}, of_one[4] = {128, 64, 1, 1};
+    memcpy(knobs, told, sizeof told);
+    *workspace = 4 << 20;
+    void *operation = convolution(&filters, BF16, true, colours, of_colours, result);
+    run(graph(&operation, 1), 0);
+    operation = convolution(&forward, BF16, true, image, of_one, result);
+    run(graph(&operation, 1), 0);
+    g_autofree char *lines = written("library", "459");
+    ck_assert_msg(strstr(lines, "\"product=1x128x72x6272 operand_bytes=2 class=product arithmetic=mma filters=1 grid=2x1x61 block=128x1x1 shared=73728 "
+                                "tile=64x128x32 stages=6\""),
+                  "%s", lines);
+    ck_assert_msg(strstr(lines, "\"elements=9216 operand_bytes=2 class=split_reduce trips=16\"") && strstr(lines, "x64 operand_bytes=2 class=product\""), "%s",
+                  lines);
     unload();
 }
 END_TEST
@@ -1294,6 +1384,8 @@ int main(void)
     tcase_add_test(cases, timed_plans);
     tcase_add_test(cases, lanes_first);
     tcase_add_test(cases, groups);
+    tcase_add_test(cases, groups_by_workspaces);
+    tcase_add_test(cases, tiles_by_knobs);
     tcase_add_test(cases, attention_of_parts);
     tcase_add_test(cases, attention_as_one);
     tcase_add_test(cases, descriptors_refuse_nonsense);

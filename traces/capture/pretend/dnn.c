@@ -19,6 +19,7 @@ enum {
     CONVOLUTION = 1,
     ENGINE = 2,
     ENGINE_CONFIG = 3,
+    KNOB_CHOICE = 7,
     HEURISTICS = 4,
     PLAN = 5,
     OPERATION_POINTWISE = 13,
@@ -36,7 +37,7 @@ enum {
 };
 
 /* cudnnBackendAttributeType_t. */
-enum { TYPE_HANDLE = 0, TYPE_INT64 = 3, TYPE_ADDRESS = 6, TYPE_NUMERICAL_NOTE = 11, TYPE_DESCRIPTOR = 15, TYPE_INT32 = 23, TYPE_CHAR = 24 };
+enum { TYPE_HANDLE = 0, TYPE_INT64 = 3, TYPE_ADDRESS = 6, TYPE_KNOB = 9, TYPE_NUMERICAL_NOTE = 11, TYPE_DESCRIPTOR = 15, TYPE_INT32 = 23, TYPE_CHAR = 24 };
 
 /* cudnnBackendAttributeName_t. */
 enum {
@@ -46,6 +47,7 @@ enum {
     HEURISTICS_RESULTS = 202,
     HEURISTICS_DEVICE = 204,
     CONFIG_ENGINE = 300,
+    CONFIG_KNOBS = 302,
     CONFIG_WORKSPACE = 303,
     CONFIG_SHARED = 304,
     PLAN_HANDLE = 400,
@@ -53,6 +55,8 @@ enum {
     PLAN_WORKSPACE = 402,
     PLAN_JSON = 405,
     PLAN_DEVICE = 407,
+    KNOB_TYPE = 600,
+    KNOB_VALUE = 601,
     FORWARD_W = 703,
     FORWARD_X = 704,
     FORWARD_Y = 705,
@@ -449,6 +453,50 @@ static bool uses_tensor_cores(Descriptor *descriptor)
     return any;
 }
 
+/* cudnnBackendKnobType_t, of which engines of CUTLASS kernels have these; and their values, as kernels are called that cuDNN 9.19 then ran on an H200 (a
+ * RegNet's groups; held out, first layers of a ConvNeXt and an EfficientNet there, of a ResNet-50 on an H100: the same tiles, and grids that are cut into as
+ * many parts). */
+enum { KNOB_SPLIT = 0, KNOB_TILE = 2, KNOB_DEPTH = 5, KNOB_STAGES = 14, MOST_KNOBS = 32 };
+static const struct {
+    int64_t value;
+    unsigned m, n;
+} tiles[] = {{0, 128, 128}, {4, 256, 64}, {5, 64, 64}, {7, 64, 128}};
+static const uint8_t depths[] = {[3] = 32, [4] = 64}, all_stages[] = {[2] = 3, [3] = 4, [4] = 5, [5] = 6, [6] = 10};
+
+static PretendDnnTile tile_of(Descriptor *plan)
+{
+    PretendDnnTile tile = {0};
+    const Descriptor *config = descriptor_at(plan, PLAN_CONFIG);
+    if (!config || !config->real)
+        return tile;
+    void *knobs[MOST_KNOBS] = {NULL};
+    int64_t n = 0, values[KNOB_STAGES + 1];
+    memset(values, -1, sizeof values);
+    for (int i = 0; i < MOST_KNOBS; i++)
+        if (real.create(KNOB_CHOICE, &knobs[i]) != SUCCESS)
+            knobs[i] = NULL;
+    if (real.get(config->real, CONFIG_KNOBS, TYPE_DESCRIPTOR, MOST_KNOBS, &n, knobs) != SUCCESS)
+        n = 0;
+    for (int64_t i = 0; i < n && i < MOST_KNOBS; i++) {
+        int type = -1;
+        int64_t value = 0, got = 0;
+        if (knobs[i] && real.get(knobs[i], KNOB_TYPE, TYPE_KNOB, 1, &got, &type) == SUCCESS &&
+            real.get(knobs[i], KNOB_VALUE, TYPE_INT64, 1, &got, &value) == SUCCESS && type >= 0 && type <= KNOB_STAGES)
+            values[type] = value;
+    }
+    for (int i = 0; i < MOST_KNOBS; i++)
+        if (knobs[i])
+            real.destroy(knobs[i]);
+    int64_t depth = values[KNOB_DEPTH], stages = values[KNOB_STAGES];
+    tile.split = values[KNOB_SPLIT] > 1 && values[KNOB_SPLIT] < 4096 ? (unsigned)values[KNOB_SPLIT] : 0;
+    for (size_t i = 0; i < sizeof tiles / sizeof *tiles; i++) {
+        if (tiles[i].value == values[KNOB_TILE] && depth >= 0 && depth < (int64_t)sizeof depths && depths[depth] > 0 && stages >= 0 &&
+            stages < (int64_t)sizeof all_stages && all_stages[stages] > 0)
+            tile = (PretendDnnTile){.m = tiles[i].m, .n = tiles[i].n, .k = depths[depth], .stages = all_stages[stages], .split = tile.split};
+    }
+    return tile;
+}
+
 static uint64_t assumed_workspace(Descriptor *descriptor);
 
 /* What is read of a descriptor that the library does not know of. */
@@ -748,8 +796,10 @@ static bool write_convolution_operation(PretendDnnCall *call, const Descriptor *
 {
     PretendTensor x, w, y;
     int which = read_convolution(operation, &x, &w, &y);
-    if (which >= 0)
+    if (which >= 0) {
+        pretend_dnn_asked();
         pretend_dnn_convolution(call, convolutions[which].type, convolutions[which].name, &x, &w, &y);
+    }
     return which >= 0;
 }
 
@@ -949,8 +999,15 @@ PRETEND_EXPORT int cudnnCreate(void **ret)
     return *ret ? SUCCESS : NO_MEMORY;
 }
 
-PRETEND_EXPORT int cudnnDestroy(void *handle)
+PRETEND_EXPORT int cudnnDestroy(void *of)
 {
+    PretendDnnHandle *handle = of;
+    for (size_t i = 0; handle && i <= PRETEND_DNN_STREAMS; i++) {
+        if (i < PRETEND_DNN_STREAMS && handle->own[i])
+            cudaStreamDestroy(handle->own[i]);
+        if (handle->events[i])
+            cudaEventDestroy(handle->events[i]);
+    }
     free(handle);
     return SUCCESS;
 }
@@ -974,8 +1031,11 @@ PRETEND_EXPORT int cudnnBackendExecute(void *handle, void *plan, void *pack)
         return BAD_PARAM;
     int64_t workspace = 0, n = 0;
     cudnnBackendGetAttribute(plan, PLAN_WORKSPACE, TYPE_INT64, 1, &n, &workspace);
-    PretendDnnCall call = {
-        .stream = ((PretendDnnHandle *)handle)->stream, .workspace = workspace > 0 ? (uint64_t)workspace : 0, .tensor_cores = uses_tensor_cores(plan)};
+    PretendDnnCall call = {.stream = ((PretendDnnHandle *)handle)->stream,
+                           .workspace = workspace > 0 ? (uint64_t)workspace : 0,
+                           .tensor_cores = uses_tensor_cores(plan),
+                           .handle = handle,
+                           .tile = tile_of(plan)};
     write_graph(&call, graph, pack);
     const Descriptor *config = descriptor_at(plan, PLAN_CONFIG);
     if (config)

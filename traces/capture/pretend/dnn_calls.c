@@ -50,6 +50,7 @@ static int call_convolution(void *handle, int kind, const char *name, const void
         *(all[i] == result ? &call.written : &call.read) += pretend_dnn_bytes(all[i]);
     for (size_t i = 0; i < 3; i++)
         pretend_use(all[i] == result ? PRETEND_WRITES : PRETEND_READS, at[i], pretend_dnn_bytes(all[i]));
+    pretend_dnn_asked();
     pretend_dnn_convolution(&call, kind, name, &x, &w, &y);
     return SUCCESS;
 }
@@ -169,6 +170,7 @@ static int call_norm(void *handle, const char *name, const void *x_of, uint64_t 
     if (!handle || !tensor_of(x_of, &x))
         return BAD_PARAM;
     PretendDnnCall call = {.stream = ((PretendDnnHandle *)handle)->stream, .read = reads * pretend_dnn_bytes(&x), .written = pretend_dnn_bytes(&x)};
+    pretend_dnn_asked();
     pretend_dnn_norm(&call, name, &x, backward);
     return SUCCESS;
 }

@@ -387,9 +387,11 @@ void pretend_work(const char *word, void *stream, const char *format, ...)
     line_text.n = 0;
     append(&line_text, format, args);
     va_end(args);
-    if (uses_text.n > 0 && line_text.at)
-        append_format(&line_text, "%s", uses_text.at);
-    uses_text.n = 0;
+    if (*word != 'r' && *word != 'w') { /* record, wait: which a library asks for itself before it uses anything */
+        if (uses_text.n > 0 && line_text.at)
+            append_format(&line_text, "%s", uses_text.at);
+        uses_text.n = 0;
+    }
     if (multiplies)
         append_format(&line_text, "\nproducts %u %" PRIu64 " %u", product, multiplied.operations, type);
     uint64_t run, id;
