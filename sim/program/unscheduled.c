@@ -1,4 +1,5 @@
 /* A program as a framework hands it over, made ready for a schedule: the steps of a compiler that decide over memory, each by one plain rule. */
+#include "sim/program/convolution.h"
 #include "sim/program/graph.h"
 
 #include "models/layout/advice.h"
@@ -140,6 +141,8 @@ static bool turns(const EchGraph *g, EchId id, const EchLayout *want)
     return false;
 }
 
+static bool is_turned_cache(const EchGraph *g, EchId id);
+
 /* What makes the array that operand @k of @user (ECH_NONE: the root of @computation) is gets the layout of the result there, @wanted of the new program. */
 static void set_result(EchGraph *g, EchId computation, EchId user, uint32_t k, EchId wanted, unsigned depth)
 {
@@ -163,7 +166,7 @@ static void set_result(EchGraph *g, EchId computation, EchId user, uint32_t k, E
     if (made_here)
         ech_graph_node(g, d)->shape = shape;
     else if (ech_layout_padded_bytes(want, rules) != ech_layout_padded_bytes(have, rules) || turns(g, d, want) ||
-             (g->generation == 7 && other_tiles(want, have))) {
+             (!same_order(want, have) && is_turned_cache(g, d)) || (g->generation == 7 && other_tiles(want, have))) {
         EchId copy = ech_graph_add_new(g, computation, ECH_HLO_COPY, "copy-to-layout", shape, &d, 1);
         if (user == ECH_NONE)
             ech_graph_computation(g, computation)->root = copy;
@@ -301,13 +304,72 @@ static void save_padding(EchGraph *g, EchId id)
     ech_graph_node(g, id)->shape = ech_program_builder_array(g->out, &advice.better);
 }
 
+/* Batches of fewer images are split: each image's last dimension becomes eight parts, which lie where images do (XLA's space_to_batch_converter; libtpu 0.0.52
+ * splits 1, 2 and 4 images, not 8 and more). */
+enum { FEW_IMAGES = 8, PARTS = 8 };
+
+/* How a TPU's convolution has its images, @labels[@n] saying what their dimensions are: features and batch innermost, whichever pads less on the lanes
+ * (features, where alike), the positions behind them as they come. So lie all 412 results of convolutions in 36 programs by libtpu 0.0.52 for v5e and v6e,
+ * gradients among them, and 380 of their inputs. */
+static bool lay_images(const EchGraph *g, const EchLayout *images, const char *labels, size_t n, EchLayout *ret)
+{
+    int batch = ech_hlo_label_at(labels, n, 'b'), features = ech_hlo_label_at(labels, n, 'f'), last = ech_hlo_label_at(labels, n, (char)('0' + n - 3));
+    if (!images || images->rank != n || n < 3 || images->bits == 0 || images->space != ECH_SPACE_HBM || batch < 0 || features < 0 || last < 0)
+        return false;
+    bool split = images->dims[batch] < FEW_IMAGES && images->dims[last] >= PARTS;
+    EchLayout tried[2] = {*images, *images};
+    for (unsigned k = 0; k < 2; k++) {
+        uint8_t at = 0;
+        int beside = split ? last : batch; /* parts lie one after the other: the dimension that was split, as large as it was */
+        tried[k].order[at++] = (uint8_t)(k == 0 ? features : beside);
+        tried[k].order[at++] = (uint8_t)(k == 0 ? beside : features);
+        if (split)
+            tried[k].order[at++] = (uint8_t)batch;
+        for (size_t place = n - 2 - split; place-- > 0;) { /* the last position is the fastest of them */
+            int d = ech_hlo_label_at(labels, n, (char)('0' + place));
+            if (d >= 0 && at < n)
+                tried[k].order[at++] = (uint8_t)d;
+        }
+        if (at != n)
+            return false;
+        tried[k].has_layout = true;
+        ech_layout_choose_tiles(&tried[k], g->generation);
+    }
+    *ret = tried[ech_layout_padded_bytes(&tried[1], ECH_LAYOUT_TPU) < ech_layout_padded_bytes(&tried[0], ECH_LAYOUT_TPU)];
+    return true;
+}
+
+/* Whether an array lies as a convolution can read it, @wanted or with its two innermost dimensions the other way round. */
+static bool lies_so(const EchLayout *l, const EchLayout *wanted)
+{
+    int a[2] = {ech_hlo_physical(l, 0), ech_hlo_physical(l, 1)}, b[2] = {ech_hlo_physical(wanted, 0), ech_hlo_physical(wanted, 1)};
+    return (a[0] == b[0] && a[1] == b[1]) || (a[0] == b[1] && a[1] == b[0]);
+}
+
+static void lay_convolution(EchGraph *g, EchId id)
+{
+    EchHloLabels labels;
+    EchLayout layout;
+    if (!ech_hlo_labels(ech_graph_node(g, id), &labels) || ech_graph_node(g, id)->n_operands < 2)
+        return;
+    if (lay_images(g, ech_graph_layout(g, id), labels.o, labels.on, &layout))
+        ech_graph_node(g, id)->shape = ech_program_builder_array(g->out, &layout);
+    EchId images = ech_graph_operand(g, id, 0);
+    const EchLayout *have = ech_graph_layout(g, images);
+    if (!lay_images(g, have, labels.l, labels.ln, &layout) || lies_so(have, &layout))
+        return;
+    EchId shape = ech_program_builder_array(g->out, &layout);
+    EchId copy = ech_graph_add_new(g, ech_graph_node(g, id)->computation, ECH_HLO_COPY, "turned", shape, &images, 1);
+    ech_graph_set_operand(g, id, 0, copy);
+}
+
 /* A reshape that splits the dimension on the lanes into ones of which little is left there: the compiler turns what it is made of, so that a dimension lies on
  * the lanes which the reshape leaves alone, or whose last part is long, and then it moves nothing. A group norm's of 8 and 16 channels a group, not of 32, of
  * which lanes are a quarter; sums over 2 by 2 split both and stay as they are, 64 times as large (libtpu 0.0.52, v5e). */
 static void turn_reshape(EchGraph *g, EchId id)
 {
     const EchLayout *own = ech_graph_layout(g, id), *source = ech_graph_layout(g, ech_graph_operand(g, id, 0));
-    if (!own || !source || own->rank < 2 || own->bits == 0 || own->space != ECH_SPACE_HBM || !is_row_major(own))
+    if (!own || !source || own->rank < 2 || own->bits == 0 || own->space != ECH_SPACE_HBM)
         return;
     const EchLayout from = *source;
     EchLayout turned = *own, written = *own;
@@ -383,6 +445,34 @@ static void turn_for_loop(EchGraph *g, EchId init)
         }
         ech_graph_set_operand(g, init, k, (EchId)(GPOINTER_TO_SIZE(known) - 1));
     }
+}
+
+/* What a loop keeps otherwise than it comes (ech_graph_cache_layout) is turned first. */
+static void turn_caches(EchGraph *g, EchId init, EchId body)
+{
+    for (uint32_t k = 0; g->generation > 0 && ech_graph_node(g, init)->opcode == ECH_HLO_TUPLE && k < ech_graph_node(g, init)->n_operands; k++) {
+        EchId operand = ech_graph_operand(g, init, k);
+        const EchLayout *have = ech_graph_layout(g, operand);
+        EchLayout layout;
+        if (!have || ech_graph_shape(g, operand)->dense < WORTH_A_THOUGHT || !is_argument(g, operand) || !ech_graph_cache_layout(g, body, k, &layout) ||
+            !same_dims(have, &layout) || same_order(have, &layout))
+            continue;
+        EchId shape = ech_program_builder_array(g->out, &layout);
+        ech_graph_set_operand(g, init, k, ech_graph_add_new(g, ech_graph_node(g, init)->computation, ECH_HLO_COPY, "turned", shape, &operand, 1));
+    }
+}
+
+/* Is it what a loop keeps otherwise than it came? */
+static bool is_turned_cache(const EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    EchId loop = i->opcode == ECH_HLO_GET_TUPLE_ELEMENT && i->n_operands == 1 ? ech_graph_operand(g, id, 0) : ECH_NONE;
+    if (loop == ECH_NONE || ech_graph_node(g, loop)->opcode != ECH_HLO_WHILE || ech_graph_node(g, loop)->n_operands != 1)
+        return false;
+    EchId init = ech_graph_operand(g, loop, 0);
+    const EchInstruction *tuple = ech_graph_node(g, init);
+    return tuple->opcode == ECH_HLO_TUPLE && i->number >= 0 && i->number < tuple->n_operands &&
+           ech_graph_node(g, ech_graph_operand(g, init, (uint32_t)i->number))->opcode == ECH_HLO_COPY;
 }
 
 /* @table, of the entry computation, row after row: one copy for all. */
@@ -479,8 +569,10 @@ static void lay_out_called(EchGraph *g, EchId computation, EchId shape)
 static void lay_out_node(EchGraph *g, EchId id)
 {
     EchInstruction i = *ech_graph_node(g, id);
-    bool free = i.opcode == ECH_HLO_DOT || i.opcode == ECH_HLO_CONVOLUTION || i.opcode == ECH_HLO_BROADCAST || i.opcode == ECH_HLO_IOTA ||
-                i.opcode == ECH_HLO_REDUCE || i.opcode == ECH_HLO_TRANSPOSE;
+    if (i.opcode == ECH_HLO_CONVOLUTION && g->generation > 0)
+        lay_convolution(g, id);
+    bool free =
+        i.opcode == ECH_HLO_DOT || i.opcode == ECH_HLO_BROADCAST || i.opcode == ECH_HLO_IOTA || i.opcode == ECH_HLO_REDUCE || i.opcode == ECH_HLO_TRANSPOSE;
     if (i.opcode == ECH_HLO_GATHER) {
         /* Rows stay rows, but a row of one element is none. */
         const EchLayout *rows = ech_graph_layout(g, id);
@@ -511,6 +603,7 @@ static void lay_out_node(EchGraph *g, EchId id)
     case ECH_HLO_WHILE:
         if (i.n_called < 2 || ech_graph_shape(g, id)->n_positions != ech_graph_shape(g, first)->n_positions)
             return;
+        turn_caches(g, first, ech_graph_called(g, id, 1));
         turn_for_loop(g, first);
         lay_out_node(g, first);
         ech_graph_node(g, id)->shape = ech_graph_node(g, first)->shape;
@@ -732,6 +825,8 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
     if (tpu) {
         ech_graph_expand_transforms(g);
         ech_graph_reduce_products(g);
+        ech_graph_move_reshapes(g);
+        ech_graph_narrow_products(g);
         ech_graph_mask_updates(g);
         ech_graph_sink_constants(g);
     } else {
