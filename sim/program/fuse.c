@@ -55,6 +55,8 @@ static Kind kind_of(const EchGraph *g, EchId id)
     const EchInstruction *i = ech_graph_node(g, id);
     if (g->generation > 0 && i->opcode == ECH_HLO_CUSTOM_CALL && i->target && strcmp(i->target, "PartialReduce") == 0)
         return KIND_REDUCE;               /* lax.approx_max_k's first step */
+    if (g_hash_table_contains(g->apart, GSIZE_TO_POINTER((size_t)id + 1)))
+        return KIND_WALL;
     if (ech_graph_shape(g, id)->is_tuple) /* several arrays are summed up in one kernel: the largest and where it is */
         return i->opcode == ECH_HLO_REDUCE ? KIND_REDUCE : KIND_WALL;
     switch ((int)i->opcode) {

@@ -35,6 +35,7 @@ typedef struct {
     EchId *shared;      /**< Source computation -> the one computation made of it, or ECH_NONE. */
     GHashTable *turned; /**< Argument -> the copy of it in the tiles of loops, + 1 each. */
     GHashTable *rows;   /**< Table -> its copy row after row, + 1 each. */
+    GHashTable *apart;  /**< What nothing is fused with, + 1 each. */
     unsigned serial;
     /* ech_graph_find_uses */
     EchGraphUse *uses;
@@ -155,6 +156,8 @@ void ech_graph_reduce_products(EchGraph *graph);
 void ech_graph_move_reshapes(EchGraph *graph);
 /** Products of 32 bits that are only read as bf16 are made so, as on a TPU. After ech_graph_reduce_products. */
 void ech_graph_narrow_products(EchGraph *graph);
+/** A TPU's convolution gets its images, and leaves them, as such do. */
+void ech_graph_lay_convolution(EchGraph *graph, EchId id);
 /** How member @member of what a loop with @body carries lies in it, where that is a cache that rounds write a row of; false where nothing tells. */
 bool ech_graph_cache_layout(const EchGraph *graph, EchId body, uint32_t member, EchLayout *ret);
 /** One update for each row of an array of one number becomes a choice between the two, element by element, as on a TPU. */

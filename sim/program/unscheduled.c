@@ -1,5 +1,4 @@
 /* A program as a framework hands it over, made ready for a schedule: the steps of a compiler that decide over memory, each by one plain rule. */
-#include "sim/program/convolution.h"
 #include "sim/program/graph.h"
 
 #include "models/layout/advice.h"
@@ -304,65 +303,6 @@ static void save_padding(EchGraph *g, EchId id)
     ech_graph_node(g, id)->shape = ech_program_builder_array(g->out, &advice.better);
 }
 
-/* Batches of fewer images are split: each image's last dimension becomes eight parts, which lie where images do (XLA's space_to_batch_converter; libtpu 0.0.52
- * splits 1, 2 and 4 images, not 8 and more). */
-enum { FEW_IMAGES = 8, PARTS = 8 };
-
-/* How a TPU's convolution has its images, @labels[@n] saying what their dimensions are: features and batch innermost, whichever pads less on the lanes
- * (features, where alike), the positions behind them as they come. So lie all 412 results of convolutions in 36 programs by libtpu 0.0.52 for v5e and v6e,
- * gradients among them, and 380 of their inputs. */
-static bool lay_images(const EchGraph *g, const EchLayout *images, const char *labels, size_t n, EchLayout *ret)
-{
-    int batch = ech_hlo_label_at(labels, n, 'b'), features = ech_hlo_label_at(labels, n, 'f'), last = ech_hlo_label_at(labels, n, (char)('0' + n - 3));
-    if (!images || images->rank != n || n < 3 || images->bits == 0 || images->space != ECH_SPACE_HBM || batch < 0 || features < 0 || last < 0)
-        return false;
-    bool split = images->dims[batch] < FEW_IMAGES && images->dims[last] >= PARTS;
-    EchLayout tried[2] = {*images, *images};
-    for (unsigned k = 0; k < 2; k++) {
-        uint8_t at = 0;
-        int beside = split ? last : batch; /* parts lie one after the other: the dimension that was split, as large as it was */
-        tried[k].order[at++] = (uint8_t)(k == 0 ? features : beside);
-        tried[k].order[at++] = (uint8_t)(k == 0 ? beside : features);
-        if (split)
-            tried[k].order[at++] = (uint8_t)batch;
-        for (size_t place = n - 2 - split; place-- > 0;) { /* the last position is the fastest of them */
-            int d = ech_hlo_label_at(labels, n, (char)('0' + place));
-            if (d >= 0 && at < n)
-                tried[k].order[at++] = (uint8_t)d;
-        }
-        if (at != n)
-            return false;
-        tried[k].has_layout = true;
-        ech_layout_choose_tiles(&tried[k], g->generation);
-    }
-    *ret = tried[ech_layout_padded_bytes(&tried[1], ECH_LAYOUT_TPU) < ech_layout_padded_bytes(&tried[0], ECH_LAYOUT_TPU)];
-    return true;
-}
-
-/* Whether an array lies as a convolution can read it, @wanted or with its two innermost dimensions the other way round. */
-static bool lies_so(const EchLayout *l, const EchLayout *wanted)
-{
-    int a[2] = {ech_hlo_physical(l, 0), ech_hlo_physical(l, 1)}, b[2] = {ech_hlo_physical(wanted, 0), ech_hlo_physical(wanted, 1)};
-    return (a[0] == b[0] && a[1] == b[1]) || (a[0] == b[1] && a[1] == b[0]);
-}
-
-static void lay_convolution(EchGraph *g, EchId id)
-{
-    EchHloLabels labels;
-    EchLayout layout;
-    if (!ech_hlo_labels(ech_graph_node(g, id), &labels) || ech_graph_node(g, id)->n_operands < 2)
-        return;
-    if (lay_images(g, ech_graph_layout(g, id), labels.o, labels.on, &layout))
-        ech_graph_node(g, id)->shape = ech_program_builder_array(g->out, &layout);
-    EchId images = ech_graph_operand(g, id, 0);
-    const EchLayout *have = ech_graph_layout(g, images);
-    if (!lay_images(g, have, labels.l, labels.ln, &layout) || lies_so(have, &layout))
-        return;
-    EchId shape = ech_program_builder_array(g->out, &layout);
-    EchId copy = ech_graph_add_new(g, ech_graph_node(g, id)->computation, ECH_HLO_COPY, "turned", shape, &images, 1);
-    ech_graph_set_operand(g, id, 0, copy);
-}
-
 /* A reshape that splits the dimension on the lanes into ones of which little is left there: the compiler turns what it is made of, so that a dimension lies on
  * the lanes which the reshape leaves alone, or whose last part is long, and then it moves nothing. A group norm's of 8 and 16 channels a group, not of 32, of
  * which lanes are a quarter; sums over 2 by 2 split both and stay as they are, 64 times as large (libtpu 0.0.52, v5e). */
@@ -570,7 +510,7 @@ static void lay_out_node(EchGraph *g, EchId id)
 {
     EchInstruction i = *ech_graph_node(g, id);
     if (i.opcode == ECH_HLO_CONVOLUTION && g->generation > 0)
-        lay_convolution(g, id);
+        ech_graph_lay_convolution(g, id);
     bool free =
         i.opcode == ECH_HLO_DOT || i.opcode == ECH_HLO_BROADCAST || i.opcode == ECH_HLO_IOTA || i.opcode == ECH_HLO_REDUCE || i.opcode == ECH_HLO_TRANSPOSE;
     if (i.opcode == ECH_HLO_GATHER) {
@@ -706,7 +646,9 @@ static void settle_updates(EchGraph *g)
             if (result->is_tuple)
                 shape = k < result->n_elements ? out->elements[result->first_element + k] : ECH_NONE;
             const EchLayout *have = ech_graph_layout(g, operand), *want = shape != ECH_NONE ? ech_program_layout(out, shape) : NULL;
-            if (!have || !want || !same_dims(have, want) || have->space != want->space || same_order(have, want))
+            bool alike =
+                have && want && same_order(have, want) && ech_layout_padded_bytes(have, ECH_LAYOUT_TPU) == ech_layout_padded_bytes(want, ECH_LAYOUT_TPU);
+            if (!have || !want || !same_dims(have, want) || have->space != want->space || alike)
                 continue;
             EchInstruction made = *ech_graph_node(g, operand);
             EchId source = made.n_operands > 0 ? ech_graph_operand(g, operand, 0) : ECH_NONE, other;
