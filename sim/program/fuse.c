@@ -54,7 +54,7 @@ static Kind kind_of(const EchGraph *g, EchId id)
 {
     const EchInstruction *i = ech_graph_node(g, id);
     if (g->generation > 0 && i->opcode == ECH_HLO_CUSTOM_CALL && i->target && strcmp(i->target, "PartialReduce") == 0)
-        return KIND_REDUCE;               /* lax.approx_max_k's first step */
+        return KIND_REDUCE; /* lax.approx_max_k's first step */
     if (g_hash_table_contains(g->apart, GSIZE_TO_POINTER((size_t)id + 1)))
         return KIND_WALL;
     if (ech_graph_shape(g, id)->is_tuple) /* several arrays are summed up in one kernel: the largest and where it is */

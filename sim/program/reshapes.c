@@ -191,56 +191,46 @@ static bool sink(EchGraph *g, EchId id)
     return true;
 }
 
-/* A sum over a reshaped array, where that takes in whole groups of dimensions: those are summed before the reshape, the rest of a group behind it. */
-static bool sum_first(EchGraph *g, EchId id)
+/* The sum @id, of what is @array before a reshape (m->outer) and was summed behind it (m->inner): whole groups of dimensions before the reshape, the rest of a
+ * group behind it. False where no group is summed as a whole; @merged: where none of several dimensions is. */
+static bool sum_groups(Mover *m, EchId id, EchId array, bool merged)
 {
+    EchGraph *g = m->g;
     const EchInstruction i = *ech_graph_node(g, id);
-    if (i.opcode != ECH_HLO_REDUCE || i.n_operands != 2 || i.n_called != 1 || i.n_control > 0)
-        return false;
-    EchId reshape = ech_graph_operand(g, id, 0), start = ech_graph_operand(g, id, 1);
-    if (ech_graph_node(g, reshape)->opcode != ECH_HLO_RESHAPE || ech_graph_count(g, reshape) < FEW)
-        return false;
-    EchId array = ech_graph_operand(g, reshape, 0);
-    const EchLayout *inner = ech_graph_layout(g, reshape), *outer = ech_graph_layout(g, array);
+    EchId start = ech_graph_operand(g, id, 1), body = ech_graph_called(g, id, 0);
     bool summed[ECH_LAYOUT_MAX_RANK], whole[2 * ECH_LAYOUT_MAX_RANK], some[2 * ECH_LAYOUT_MAX_RANK] = {false}, now[ECH_LAYOUT_MAX_RANK];
-    if (!inner || !outer || ech_graph_summed(&i, inner, summed) == 0)
-        return false;
-    Mover m = {.g = g, .inner = *inner, .outer = *outer};
-    if (!find_groups(&m))
+    if (ech_graph_summed(&i, &m->inner, summed) == 0)
         return false;
     memset(whole, 1, sizeof whole);
-    for (unsigned d = 0; d < m.inner.rank; d++) {
-        whole[m.group[0][d]] &= summed[d] || m.inner.dims[d] == 1;
-        some[m.group[0][d]] |= summed[d];
+    for (unsigned d = 0; d < m->inner.rank; d++) {
+        whole[m->group[0][d]] &= summed[d] || m->inner.dims[d] == 1;
+        some[m->group[0][d]] |= summed[d];
     }
     uint64_t left[ECH_LAYOUT_MAX_RANK], wanted[ECH_LAYOUT_MAX_RANK];
     uint8_t n_left = 0, n_wanted = 0;
-    bool split = false, merged = false, then[ECH_LAYOUT_MAX_RANK];
-    for (unsigned d = 0; d < m.outer.rank; d++) {
-        uint8_t group = m.group[1][d];
+    bool split = false, found = false, then[ECH_LAYOUT_MAX_RANK];
+    for (unsigned d = 0; d < m->outer.rank; d++) {
+        uint8_t group = m->group[1][d];
         now[d] = some[group] && whole[group];
-        merged |= now[d] && d > 0 && m.group[1][d - 1] == group; /* several dimensions became one that is summed */
+        found |= now[d] && (!merged || (d > 0 && m->group[1][d - 1] == group));
         if (!now[d])
-            left[n_left++] = m.outer.dims[d];
+            left[n_left++] = m->outer.dims[d];
     }
-    for (uint8_t d = 0; d < m.inner.rank; d++) {
-        uint8_t group = m.group[0][d];
+    for (uint8_t d = 0; d < m->inner.rank; d++) {
+        uint8_t group = m->group[0][d];
         if (some[group] && whole[group])
             continue;
         then[n_wanted] = summed[d];
         split |= summed[d];
-        wanted[n_wanted++] = m.inner.dims[d];
+        wanted[n_wanted++] = m->inner.dims[d];
     }
-    if (!merged || n_left == 0)
+    if (!found || n_left == 0)
         return false;
-    EchId body = ech_graph_called(g, id, 0), first = ech_graph_sum(g, &i, array, start, body, m.outer.dims, m.outer.rank, now, ECH_NONE);
-    if (n_left == n_wanted && memcmp(left, wanted, n_left * sizeof left[0]) == 0 && !split) {
-        ech_graph_become(g, id, ECH_HLO_RESHAPE, &first, 1); /* of the same dimensions: nothing */
-        ech_graph_node(g, id)->n_called = 0;
-        return true;
+    EchId again = ech_graph_sum(g, &i, array, start, body, m->outer.dims, m->outer.rank, now, ECH_NONE);
+    if (n_left != n_wanted || memcmp(left, wanted, n_left * sizeof left[0]) != 0) {
+        EchLayout type = *ech_graph_layout(g, again);
+        again = ech_graph_add_new(g, i.computation, ECH_HLO_RESHAPE, "sums", ech_graph_array(g, &type, wanted, n_wanted), &again, 1);
     }
-    EchLayout type = *ech_graph_layout(g, first);
-    EchId again = ech_graph_add_new(g, i.computation, ECH_HLO_RESHAPE, "sums", ech_graph_array(g, &type, wanted, n_wanted), &first, 1);
     if (split)
         (void)ech_graph_sum(g, &i, again, start, body, wanted, n_wanted, then, id);
     else {
@@ -248,6 +238,36 @@ static bool sum_first(EchGraph *g, EchId id)
         ech_graph_node(g, id)->n_called = 0;
     }
     return true;
+}
+
+static bool is_sum(const EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    return i->opcode == ECH_HLO_REDUCE && i->n_operands == 2 && i->n_called == 1 && i->n_control == 0 && ech_graph_count(g, ech_graph_operand(g, id, 0)) >= FEW;
+}
+
+/* Does the reshape only split dimensions? */
+static bool only_splits(const Mover *m)
+{
+    for (unsigned d = 1; d < m->outer.rank; d++) {
+        if (m->group[1][d] == m->group[1][d - 1])
+            return false;
+    }
+    return true;
+}
+
+/* A sum over a reshaped array. */
+static bool sum_first(EchGraph *g, EchId id)
+{
+    EchId reshape = is_sum(g, id) ? ech_graph_operand(g, id, 0) : ECH_NONE;
+    if (reshape == ECH_NONE || ech_graph_node(g, reshape)->opcode != ECH_HLO_RESHAPE)
+        return false;
+    EchId array = ech_graph_operand(g, reshape, 0);
+    const EchLayout *inner = ech_graph_layout(g, reshape), *outer = ech_graph_layout(g, array);
+    if (!inner || !outer)
+        return false;
+    Mover m = {.g = g, .inner = *inner, .outer = *outer};
+    return find_groups(&m) && sum_groups(&m, id, array, !only_splits(&m));
 }
 
 static EchId move_broadcast(Mover *m, EchId id)
@@ -290,7 +310,8 @@ static EchId moved_of(const Mover *m, EchId id)
     return id;
 }
 
-static void move(Mover *m, EchId reshape)
+/* What is computed, without the reshapes before it; as @reshape where that is not ECH_NONE. */
+static EchId move(Mover *m, EchId reshape)
 {
     EchGraph *g = m->g;
     for (unsigned k = 0; k < m->n; k++) {
@@ -308,7 +329,7 @@ static void move(Mover *m, EchId reshape)
                 operands[o] = moved_of(m, ech_graph_operand(g, id, o));
             EchLayout type = *ech_graph_layout(g, id);
             i.shape = ech_graph_array(g, &type, m->outer.dims, m->outer.rank);
-            if (k + 1 < m->n) {
+            if (k + 1 < m->n || reshape == ECH_NONE) {
                 m->moved[k] = ech_graph_add(g, i.computation, i, operands, i.n_operands);
                 continue;
             }
@@ -317,8 +338,49 @@ static void move(Mover *m, EchId reshape)
             EchInstruction *node = ech_graph_node(g, reshape);
             node->attributes = i.attributes;
             node->attributes_n = i.attributes_n;
+            m->moved[k] = reshape;
         }
     }
+    return m->moved[m->n - 1];
+}
+
+/* A reshape that what is computed as @root, in that shape, hangs on. */
+static EchId find_reshape(const EchGraph *g, EchId root)
+{
+    EchId stack[MAX_TREE];
+    unsigned n = 1;
+    stack[0] = root;
+    for (unsigned seen = 0; n > 0 && seen < 2 * MAX_TREE; seen++) {
+        EchId id = stack[--n];
+        const EchInstruction *i = ech_graph_node(g, id);
+        if (!same_size(ech_graph_layout(g, id), ech_graph_layout(g, root)))
+            continue;
+        if (i->opcode == ECH_HLO_RESHAPE)
+            return id;
+        for (uint32_t k = 0; ech_hlo_is_elementwise((EchHlo)i->opcode) && k < i->n_operands && n < MAX_TREE; k++)
+            stack[n++] = ech_graph_operand(g, id, k);
+    }
+    return ECH_NONE;
+}
+
+/* A sum of what is computed of reshaped arrays, where the reshape only splits dimensions: all of it before the reshape. */
+static bool sum_moved(EchGraph *g, EchId id)
+{
+    EchId root = is_sum(g, id) ? ech_graph_operand(g, id, 0) : ECH_NONE, reshape = root != ECH_NONE ? find_reshape(g, root) : ECH_NONE;
+    if (reshape == ECH_NONE || reshape == root)
+        return false;
+    const EchLayout *inner = ech_graph_layout(g, root), *outer = ech_graph_layout(g, ech_graph_operand(g, reshape, 0));
+    bool summed[ECH_LAYOUT_MAX_RANK], leaf, whole = false;
+    if (!inner || !outer || same_size(inner, outer) || ech_graph_summed(ech_graph_node(g, id), inner, summed) == 0)
+        return false;
+    Mover m = {.g = g, .inner = *inner, .outer = *outer};
+    if (!find_groups(&m) || !only_splits(&m))
+        return false;
+    for (unsigned d = 0; d < m.inner.rank; d++) {
+        bool alone = (d == 0 || m.group[0][d] != m.group[0][d - 1]) && (d + 1 == m.inner.rank || m.group[0][d] != m.group[0][d + 1]);
+        whole |= summed[d] && alone;
+    }
+    return whole && can_move(&m, root, &leaf) && !leaf && list_tree(&m, root) && sum_groups(&m, id, move(&m, ECH_NONE), false);
 }
 
 void ech_graph_move_reshapes(EchGraph *g)
@@ -336,6 +398,10 @@ void ech_graph_move_reshapes(EchGraph *g)
     }
     for (EchId id = 0; id < n; id++) {
         const EchInstruction *i = ech_graph_node(g, id);
+        if (!ech_graph_computation(g, i->computation)->body && sum_moved(g, id)) {
+            moved++;
+            continue;
+        }
         if (i->opcode != ECH_HLO_RESHAPE || i->n_operands != 1 || i->n_control > 0 || ech_graph_computation(g, i->computation)->body)
             continue;
         EchId root = ech_graph_operand(g, id, 0);
@@ -346,7 +412,7 @@ void ech_graph_move_reshapes(EchGraph *g)
         Mover m = {.g = g, .inner = *inner, .outer = *outer};
         if (!find_groups(&m) || !can_move(&m, root, &leaf) || leaf || !list_tree(&m, root))
             continue;
-        move(&m, id);
+        (void)move(&m, id);
         moved++;
     }
     if (moved > 0)
