@@ -964,6 +964,41 @@ START_TEST(group_norms_are_computed_in_the_shape_of_their_images)
 }
 END_TEST
 
+/* Where a reshape only splits the channels, variances are summed before it, too; and a wider copy that many kernels read is made by each. */
+START_TEST(variances_of_split_channels_are_summed_first)
+{
+    static const char text[] =
+        "HloModule m\n\n" SUM "ENTRY %main (x: f32[8,64,64,64]) -> f32[8,8] {\n  %x = f32[8,64,64,64]{3,2,1,0} parameter(0)\n  %zero = f32[] constant(0)\n"
+        "  %y = f32[8,64,64,8,8]{4,3,2,1,0} reshape(%x)\n  %s = f32[8,8]{1,0} reduce(%y, %zero), dimensions={1,2,4}, to_apply=%sum\n"
+        "  %w = f32[8,64,64,8,8]{4,3,2,1,0} broadcast(%s), dimensions={0,3}\n  %d = f32[8,64,64,8,8]{4,3,2,1,0} subtract(%y, %w)\n"
+        "  %q = f32[8,64,64,8,8]{4,3,2,1,0} multiply(%d, %d)\n  ROOT %v = f32[8,8]{1,0} reduce(%q, %zero), dimensions={1,2,4}, to_apply=%sum\n}\n";
+    g_autoptr(EchImport) tpu = ech_test_hlo(text, "tpu-v5e");
+    const EchProgram *p = tpu->program;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchLayout *l = ech_program_layout(p, p->instructions[k].shape);
+        ck_assert_msg(!l || l->rank != 5, "%s", p->instructions[k].name);
+    }
+    g_autoptr(GString) many = g_string_new("HloModule m\n\nENTRY %main (x: bf16[512,512]) -> (f32[512,512]");
+    for (unsigned k = 1; k < 12; k++)
+        g_string_append(many, ", f32[512,512]");
+    g_string_append(many, ") {\n  %x = bf16[512,512]{1,0} parameter(0)\n  %c = f32[512,512]{1,0} convert(%x)\n");
+    for (unsigned k = 0; k < 12; k++)
+        g_string_append_printf(many,
+                               "  %%k%u = f32[] constant(%u)\n  %%b%u = f32[512,512]{1,0} broadcast(%%k%u), dimensions={}\n"
+                               "  %%e%u = f32[512,512]{1,0} multiply(%%c, %%b%u)\n",
+                               k, k + 2, k, k, k, k);
+    g_string_append(many, "  ROOT %r = (f32[512,512]{1,0}");
+    for (unsigned k = 1; k < 12; k++)
+        g_string_append(many, ", f32[512,512]{1,0}");
+    g_string_append(many, ") tuple(%e0");
+    for (unsigned k = 1; k < 12; k++)
+        g_string_append_printf(many, ", %%e%u", k);
+    g_string_append(many, ")\n}\n");
+    g_autoptr(EchImport) copies = ech_test_hlo(many->str, "tpu-v5e");
+    ck_assert_uint_eq(count_of(copies->program, ECH_HLO_CONVERT, false), 0);
+}
+END_TEST
+
 /* Transforms over two dimensions are those along each. */
 START_TEST(transforms_over_two_dimensions_are_products)
 {
@@ -1603,6 +1638,7 @@ int main(void)
     tcase_add_test(small, scatters_add_to_arrays_as_large_as_their_result);
     tcase_add_test(small, caches_lie_as_what_is_written);
     tcase_add_test(small, group_norms_are_computed_in_the_shape_of_their_images);
+    tcase_add_test(small, variances_of_split_channels_are_summed_first);
     tcase_add_test(small, transforms_over_two_dimensions_are_products);
     tcase_add_test(small, products_of_8_bits_are_scaled_inside);
     tcase_add_test(small, products_make_little_of_what_they_read);
