@@ -52,8 +52,8 @@ void ech_layout_advise(const EchLayout *layout, EchLayoutRules rules, unsigned g
     }
     if (generation > 0 && layout->rank >= 2 && ech_layout_element_bits(layout) > 0) {
         advice.better_bytes = UINT64_MAX;
-        for (unsigned minor = 0; minor < layout->rank; minor++) {
-            for (unsigned second = 0; second < layout->rank; second++) {
+        for (unsigned minor = layout->rank; minor-- > 0;) { /* of orders that take as much the one nearest to row after row */
+            for (unsigned second = layout->rank; second-- > 0;) {
                 if (minor == second)
                     continue;
                 EchLayout other = reorder(layout, minor, second, generation);

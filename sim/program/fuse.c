@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { MAX_BODY = 256, MAX_COPIES = 8, MAX_CONE = 128, MAX_REMADE = 1 << 18, MAX_ROW = 5000, MAX_STEPS = 8, FEW = 65536 };
+enum { MAX_BODY = 256, MAX_COPIES = 24, MAX_CONE = 128, MAX_REMADE = 1 << 18, MAX_ROW = 5000, MAX_STEPS = 8, FEW = 65536 };
 
 typedef enum { KIND_WALL, KIND_FREE, KIND_LOOP, KIND_REDUCE, KIND_MATRIX, KIND_UPDATE, KIND_GATHER, KIND_WINDOW } Kind;
 
@@ -22,11 +22,41 @@ typedef struct {
     uint64_t fused;
 } Fuser;
 
+/* Is every second element or so taken of what lies in one tile, or spread? A kernel of its own on a TPU (libtpu 0.0.52, v5e: a linear recurrence by
+ * jax.lax.associative_scan and its gradient, and of single ones all; elements of dimensions outside of the tile are taken inside others). */
+static bool is_spaced(const EchGraph *g, const EchInstruction *i)
+{
+    size_t n;
+    const EchLayout *from = i->n_operands > 0 ? ech_graph_layout(g, g_array_index(g->operands, EchId, i->first_operand)) : NULL;
+    const char *text = ech_program_attribute(i, i->opcode == ECH_HLO_PAD ? "padding" : "slice", &n), *end = text ? text + n : NULL;
+    if (g->generation == 0 || !from || !text)
+        return false;
+    if (i->opcode == ECH_HLO_PAD) { /* "1_1_1x0_0" */
+        for (unsigned marks = 0; text < end; text++) {
+            marks = *text == '_' ? marks + 1 : *text == 'x' ? 0 : marks;
+            if (marks == 2 && *text == '_' && text + 1 < end && text[1] != '0')
+                return true;
+        }
+        return false;
+    }
+    for (unsigned d = 0; d < from->rank && (text = memchr(text, '[', (size_t)(end - text))); d++) { /* "[0:8:2], [0:4]" */
+        const char *close = memchr(text, ']', (size_t)(end - text));
+        int64_t limits[3];
+        bool steps = close && ech_program_numbers(text, (size_t)(close - text), limits, 3) == 3 && limits[2] > 1;
+        if (steps && (d == from->order[0] || (from->rank > 1 && d == from->order[1])))
+            return true;
+        text++;
+    }
+    return false;
+}
+
 static Kind kind_of(const EchGraph *g, EchId id)
 {
     const EchInstruction *i = ech_graph_node(g, id);
     if (g->generation > 0 && i->opcode == ECH_HLO_CUSTOM_CALL && i->target && strcmp(i->target, "PartialReduce") == 0)
-        return KIND_REDUCE;               /* lax.approx_max_k's first step */
+        return KIND_REDUCE; /* lax.approx_max_k's first step */
+    if (g_hash_table_contains(g->apart, GSIZE_TO_POINTER((size_t)id + 1)))
+        return KIND_WALL;
     if (ech_graph_shape(g, id)->is_tuple) /* several arrays are summed up in one kernel: the largest and where it is */
         return i->opcode == ECH_HLO_REDUCE ? KIND_REDUCE : KIND_WALL;
     switch ((int)i->opcode) {
@@ -34,10 +64,10 @@ static Kind kind_of(const EchGraph *g, EchId id)
     case ECH_HLO_BROADCAST:
     case ECH_HLO_IOTA: return KIND_FREE;
     case ECH_HLO_RESHAPE: return id < g->n_own && g->own_kernel[id] ? KIND_WALL : KIND_LOOP;
-    case ECH_HLO_TRANSPOSE:
     case ECH_HLO_SLICE:
+    case ECH_HLO_PAD: return is_spaced(g, i) ? KIND_WALL : KIND_LOOP;
+    case ECH_HLO_TRANSPOSE:
     case ECH_HLO_DYNAMIC_SLICE:
-    case ECH_HLO_PAD:
     case ECH_HLO_REVERSE:
     case ECH_HLO_CONCATENATE: return KIND_LOOP;
     case ECH_HLO_GATHER: return g->generation > 0 ? KIND_GATHER : KIND_LOOP; /* a TPU's is a kernel of its own */
@@ -105,12 +135,41 @@ static uint64_t weight(const EchGraph *g, EchId id)
     return g->generation > 0 && !g->two_cores ? ech_graph_count(g, id) : ech_graph_shape(g, id)->dense;
 }
 
+/* Is it computed of a product alone, step by step, and narrower? That ends the product's kernel, whoever reads it: the sums of 8-bit products are never in
+ * memory (libtpu 0.0.52). */
+static bool narrows_product(const EchGraph *g, EchId id)
+{
+    EchId at = id;
+    for (unsigned steps = 0; g->generation > 0 && steps < 2 * MAX_STEPS; steps++) {
+        EchId next = ECH_NONE;
+        if (!ech_hlo_is_elementwise((EchHlo)ech_graph_node(g, at)->opcode))
+            return false;
+        for (uint32_t k = 0; k < ech_graph_node(g, at)->n_operands; k++) {
+            EchId operand = ech_graph_operand(g, at, k);
+            EchHlo made = (EchHlo)ech_graph_node(g, operand)->opcode;
+            if (ech_graph_count(g, operand) == 1 || made == ECH_HLO_BROADCAST || made == ECH_HLO_IOTA)
+                continue;
+            if (next != ECH_NONE && next != operand)
+                return false;
+            next = operand;
+        }
+        if (next == ECH_NONE || g->first_use[next + 1] - g->first_use[next] != 1)
+            return false;
+        if (kind_of(g, next) == KIND_MATRIX)
+            return ech_graph_count(g, next) == ech_graph_count(g, id) && ech_graph_shape(g, next)->dense > ech_graph_shape(g, id)->dense;
+        at = next;
+    }
+    return false;
+}
+
 /* Does making it again read no more than reading it would? Followed back through what every kernel can make. */
 static Cost cost_of(const EchGraph *g, const Cost *kept, EchId id)
 {
     const EchInstruction *i = ech_graph_node(g, id);
     if (i->opcode == ECH_HLO_IOTA || i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_BITCAST || widens(g, id) || ech_graph_count(g, id) <= 1)
         return CHEAP;
+    if (narrows_product(g, id))
+        return DEAR;
     EchId cone[MAX_CONE] = {id};
     unsigned n = 1;
     uint64_t read = 0;
@@ -198,6 +257,14 @@ static bool is_before_product(const Fuser *f, EchId reader, EchId kernel)
     return true;
 }
 
+/* Numbers rounded to integers of 8 bits and fewer: a TPU's product reads such from memory (all six of a network of 8-bit products, libtpu 0.0.52). */
+static bool makes_small_integers(const EchGraph *g, EchId id)
+{
+    const EchLayout *l = ech_graph_layout(g, id), *from = ech_graph_node(g, id)->n_operands == 1 ? ech_graph_layout(g, ech_graph_operand(g, id, 0)) : NULL;
+    return g->generation > 0 && ech_graph_node(g, id)->opcode == ECH_HLO_CONVERT && l && from && l->bits <= 8 && (l->dtype[0] == 's' || l->dtype[0] == 'u') &&
+           from->bits > 8;
+}
+
 /* Can the kernels of @reader make @id themselves? */
 static bool takes(const Fuser *f, EchId id, EchId reader, uint32_t operand)
 {
@@ -206,6 +273,8 @@ static bool takes(const Fuser *f, EchId id, EchId reader, uint32_t operand)
     if (its == KIND_WALL || is_host(g, reader) || own == KIND_UPDATE || own == KIND_GATHER || own == KIND_WINDOW ||
         ((its == KIND_UPDATE || its == KIND_GATHER) && operand == 0) ||
         (own == KIND_REDUCE && (f->n_kernels[reader] != 1 || f->matrix[f->kernels[reader][0]] || !is_row_maximum(g, id))))
+        return false;
+    if (its == KIND_MATRIX && makes_small_integers(g, id))
         return false;
     bool dear = !is_free(ech_graph_node(g, id));
     for (unsigned k = 0; k < f->n_kernels[reader]; k++) {
@@ -478,9 +547,9 @@ void ech_graph_fuse(EchGraph *g)
     ech_graph_find_uses(g);
     part_broadcasts(g);
     ech_graph_find_uses(g);
+    find_own_kernels(g);
     part_converts(g);
     ech_graph_find_uses(g);
-    find_own_kernels(g);
     size_t n = g->nodes->len;
     Fuser f = {.g = g};
     f.kernels = g_malloc_n(n + 1, sizeof *f.kernels);

@@ -23,6 +23,7 @@ void ech_graph_free(EchGraph *graph)
     g_array_unref(graph->control);
     g_array_unref(graph->computations);
     g_hash_table_unref(graph->turned);
+    g_hash_table_unref(graph->apart);
     g_hash_table_unref(graph->rows);
     g_free(graph->shapes);
     g_free(graph->shared);
@@ -421,6 +422,7 @@ EchGraph *ech_graph_new(const EchProgram *program, unsigned generation, EchDiag 
     g_array_set_clear_func(g->computations, computation_clear);
     g->turned = g_hash_table_new(g_direct_hash, g_direct_equal);
     g->rows = g_hash_table_new(g_direct_hash, g_direct_equal);
+    g->apart = g_hash_table_new(g_direct_hash, g_direct_equal);
     g->shapes = g_new(EchId, program->n_shapes + 1);
     memset(g->shapes, 0xff, (program->n_shapes + 1) * sizeof(EchId));
     g->shared = g_new(EchId, program->n_computations + 1);

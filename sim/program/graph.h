@@ -35,6 +35,7 @@ typedef struct {
     EchId *shared;      /**< Source computation -> the one computation made of it, or ECH_NONE. */
     GHashTable *turned; /**< Argument -> the copy of it in the tiles of loops, + 1 each. */
     GHashTable *rows;   /**< Table -> its copy row after row, + 1 each. */
+    GHashTable *apart;  /**< What nothing is fused with, + 1 each. */
     unsigned serial;
     /* ech_graph_find_uses */
     EchGraphUse *uses;
@@ -115,6 +116,12 @@ EchId ech_graph_add_body(EchGraph *graph, const char *name);
 EchId ech_graph_add_reducer(EchGraph *graph, EchHlo opcode, EchId scalar);
 void ech_graph_set_called(EchGraph *graph, EchId id, EchId computation);
 void ech_graph_add_control(EchGraph *graph, EchId id, EchId predecessor);
+/** Which dimensions of @from, which lies row after row, a sum is over: how many, each once; 0 for none, or what makes no sense. */
+uint8_t ech_graph_summed(const EchInstruction *sum, const EchLayout *from, bool *ret);
+/** The sum by @body of @array, of @rank dimensions @dims, over those that are @summed, as @into, or a new instruction where that is ECH_NONE; told of as @like.
+ */
+EchId ech_graph_sum(EchGraph *graph, const EchInstruction *like, EchId array, EchId start, EchId body, const uint64_t *dims, uint8_t rank, const bool *summed,
+                    EchId into);
 /** A shape of the source, tiled where the program's arrays are. */
 EchId ech_graph_shape_of(EchGraph *graph, EchId shape);
 /** The same array in another memory. */
@@ -144,6 +151,15 @@ void ech_graph_split_sums(EchGraph *graph);
 void ech_graph_share_extremes(EchGraph *graph);
 /** Products that sum nothing, or have a vector on one side (GPUs: and are small, or on both), become element-wise ones and sums. */
 void ech_graph_reduce_products(EchGraph *graph);
+/** Reshapes come after what is computed element by element of one array and after sums, as far as they can; what is computed between two that undo each other
+ * is computed without them: as on a TPU. Before layouts. */
+void ech_graph_move_reshapes(EchGraph *graph);
+/** Products of 32 bits that are only read as bf16 are made so, as on a TPU. After ech_graph_reduce_products. */
+void ech_graph_narrow_products(EchGraph *graph);
+/** A TPU's convolution gets its images, and leaves them, as such do. */
+void ech_graph_lay_convolution(EchGraph *graph, EchId id);
+/** How member @member of what a loop with @body carries lies in it, where that is a cache that rounds write a row of; false where nothing tells. */
+bool ech_graph_cache_layout(const EchGraph *graph, EchId body, uint32_t member, EchLayout *ret);
 /** One update for each row of an array of one number becomes a choice between the two, element by element, as on a TPU. */
 void ech_graph_mask_updates(EchGraph *graph);
 /** Masks and the like that a loop only reads are made inside it. Before layouts: loops carry a number in their place. */

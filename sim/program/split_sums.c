@@ -22,8 +22,7 @@ static uint64_t factor_of(uint64_t n)
     return 0;
 }
 
-/* What is summed: count of them, each once, and which. */
-static uint8_t summed_of(const EchInstruction *i, const EchLayout *from, bool *ret)
+uint8_t ech_graph_summed(const EchInstruction *i, const EchLayout *from, bool *ret)
 {
     int64_t dims[ECH_LAYOUT_MAX_RANK];
     size_t n;
@@ -43,9 +42,8 @@ static uint8_t summed_of(const EchInstruction *i, const EchLayout *from, bool *r
     return (uint8_t)count;
 }
 
-/* The sum of @array over those dimensions as @into, or a new instruction where that is ECH_NONE. */
-static EchId sum(EchGraph *g, const EchInstruction *like, EchId array, EchId start, EchId body, const uint64_t *dims, uint8_t rank, const bool *summed,
-                 EchId into)
+EchId ech_graph_sum(EchGraph *g, const EchInstruction *like, EchId array, EchId start, EchId body, const uint64_t *dims, uint8_t rank, const bool *summed,
+                    EchId into)
 {
     const EchLayout type = *ech_graph_layout(g, array);
     uint64_t left[ECH_LAYOUT_MAX_RANK];
@@ -79,7 +77,7 @@ static bool split(EchGraph *g, EchId id)
     EchId array = ech_graph_operand(g, id, 0), start = ech_graph_operand(g, id, 1), body = ech_graph_called(g, id, 0);
     const EchLayout *layout = ech_graph_layout(g, array);
     bool summed[ECH_LAYOUT_MAX_RANK], now[ECH_LAYOUT_MAX_RANK] = {false};
-    uint8_t count = layout ? summed_of(&i, layout, summed) : 0, first_dim = ECH_LAYOUT_MAX_RANK, largest = 0, stretches = 0;
+    uint8_t count = layout ? ech_graph_summed(&i, layout, summed) : 0, first_dim = ECH_LAYOUT_MAX_RANK, largest = 0, stretches = 0;
     if (count == 0)
         return false;
     const EchLayout type = *layout;
@@ -100,7 +98,7 @@ static bool split(EchGraph *g, EchId id)
     }
     if (stretches > 1 && type.dims[largest] > FEW) { /* apart from each other: the largest first */
         now[largest] = true;
-        EchId parts = sum(g, &i, array, start, body, type.dims, type.rank, now, ECH_NONE);
+        EchId parts = ech_graph_sum(g, &i, array, start, body, type.dims, type.rank, now, ECH_NONE);
         uint64_t left[ECH_LAYOUT_MAX_RANK];
         bool then[ECH_LAYOUT_MAX_RANK] = {false};
         uint8_t rank = 0;
@@ -110,7 +108,7 @@ static bool split(EchGraph *g, EchId id)
             then[rank] = summed[d];
             left[rank++] = type.dims[d];
         }
-        (void)sum(g, &i, parts, start, body, left, rank, then, id);
+        (void)ech_graph_sum(g, &i, parts, start, body, left, rank, then, id);
         return true;
     }
     for (uint8_t d = first_dim; d < first_dim + count; d++)
@@ -130,13 +128,13 @@ static bool split(EchGraph *g, EchId id)
     }
     array = ech_graph_add_new(g, i.computation, ECH_HLO_RESHAPE, "sum-apart", ech_graph_array(g, &type, apart, rank), &array, 1);
     now[first_dim + 1] = true;
-    EchId parts = sum(g, &i, array, start, body, apart, rank, now, ECH_NONE);
+    EchId parts = ech_graph_sum(g, &i, array, start, body, apart, rank, now, ECH_NONE);
     for (uint8_t d = 0, at = 0; d < rank; d++)
         if (d != first_dim + 1)
             left[at++] = apart[d];
     now[first_dim + 1] = false;
     now[first_dim] = true;
-    (void)sum(g, &i, parts, start, body, left, (uint8_t)(rank - 1), now, id);
+    (void)ech_graph_sum(g, &i, parts, start, body, left, (uint8_t)(rank - 1), now, id);
     return true;
 }
 

@@ -7,7 +7,12 @@
 
 #define MOST_TRANSFORMS 4096 /* of a program; each becomes some sixty instructions */
 
-enum { WHOLE = 256, SIDE = 128, MOST = 4096 }; /* points of a transform in one product where two could be, of the first of two, and of one where two cannot */
+enum {
+    WHOLE = 256,
+    SIDE = 128,
+    MOST = 4096,
+    AXES = 3
+}; /* points of a transform in one product where two could be, of the first of two, and of one where two cannot */
 
 typedef struct {
     EchGraph *g;
@@ -99,84 +104,136 @@ static Parts in_two(Maker *m, Parts x, uint64_t many, uint64_t few)
     return x;
 }
 
-/* The parts of what is transformed, as rows of @points; those that a real result's input leaves out are the others again. */
-static Parts parts_of(Maker *m, EchId id, bool complex, uint64_t there, uint64_t points)
+/* Those parts as an array of other dimensions. */
+static Parts reshaped(Maker *m, Parts x, const uint64_t *dims, uint8_t rank)
 {
-    Parts x;
-    const EchLayout *layout = ech_graph_layout(m->g, id);
-    uint64_t dims[ECH_LAYOUT_MAX_RANK];
-    uint8_t rank = layout->rank;
-    memcpy(dims, layout->dims, sizeof dims);
+    for (unsigned k = 0; k < 2; k++)
+        if (x.part[k] != ECH_NONE)
+            x.part[k] = ech_graph_add_new(m->g, m->computation, ECH_HLO_RESHAPE, "fft-shape", ech_graph_array(m->g, &m->real, dims, rank), &x.part[k], 1);
+    return x;
+}
+
+/* Dimension @axis changes places with the last. */
+static Parts exchanged(Maker *m, Parts x, uint64_t *dims, uint8_t rank, uint8_t axis)
+{
+    uint64_t side = dims[axis];
+    dims[axis] = dims[rank - 1];
+    dims[rank - 1] = side;
+    g_autoptr(GString) text = g_string_new("dimensions={");
+    for (uint8_t d = 0; d < rank; d++)
+        g_string_append_printf(text, "%s%u", d ? "," : "", d == axis ? rank - 1u : d == rank - 1 ? axis : d);
+    g_string_append_c(text, '}');
     for (unsigned k = 0; k < 2; k++) {
-        EchId part = id;
-        if (complex)
-            part = ech_graph_add_new(m->g, m->computation, k ? ECH_HLO_IMAG : ECH_HLO_REAL, "fft-part", ech_graph_array(m->g, &m->real, dims, rank), &id, 1);
-        x.part[k] = rank == 2 ? part : add(m, ECH_HLO_RESHAPE, (uint64_t[3]){m->rows, there}, &part, 1, "");
-        if (there < points) {
+        if (x.part[k] == ECH_NONE)
+            continue;
+        x.part[k] = ech_graph_add_new(m->g, m->computation, ECH_HLO_TRANSPOSE, "fft-turn", ech_graph_array(m->g, &m->real, dims, rank), &x.part[k], 1);
+        EchInstruction *node = ech_graph_node(m->g, x.part[k]);
+        node->attributes = ech_program_builder_string(m->g->out, text->str, (gssize)text->len);
+        node->attributes_n = (uint32_t)text->len;
+    }
+    return x;
+}
+
+/* How many of the two products a transform of @points is made of; 0 where it stays as it is. */
+static unsigned products_of(uint64_t points, uint64_t *ret_first)
+{
+    uint64_t first = points % SIDE == 0 && points / SIDE <= SIDE ? SIDE : points % WHOLE == 0 && points / WHOLE <= WHOLE ? WHOLE : 0;
+    *ret_first = first;
+    if (points < 2 || points > (uint64_t)WHOLE * WHOLE || (points > MOST && first == 0))
+        return 0;
+    return points <= WHOLE || first == 0 ? 1 : 2;
+}
+
+/* Transforms of @points along the last dimension of an array of @rank dimensions @dims, @wanted of which are kept; those of the input that are not @there are
+ * the others again. @real_in, @real_out: one part only. */
+static Parts transform(Maker *m, Parts x, uint64_t *dims, uint8_t rank, uint64_t points, uint64_t wanted, bool real_in, bool real_out)
+{
+    uint64_t there = dims[rank - 1], first;
+    bool one = products_of(points, &first) == 1;
+    m->rows = 1;
+    for (uint8_t d = 0; d + 1 < rank; d++)
+        m->rows = ech_bytes_mul(m->rows, dims[d]);
+    if (rank != 2)
+        x = reshaped(m, x, (uint64_t[2]){m->rows, there}, 2);
+    if (real_in)
+        x.part[1] = x.part[0];
+    Parts y;
+    if (one) {
+        Sum sum = {{m->rows, there}, {m->rows, wanted}, there, wanted, false, "lhs_contracting_dims={1}, rhs_contracting_dims={0}" PRECISE};
+        y = multiply(m, x, &sum, real_in || real_out);
+        if (real_out)
+            y.part[0] = both(m, ECH_HLO_SUBTRACT, sum.out, y.part[0], y.part[1]);
+    } else {
+        for (unsigned k = 0; k < 2 && there < points; k++) {
             g_autofree char *padding = g_strdup_printf("padding=0_0x0_%" G_GUINT64_FORMAT, points - there);
             EchId zero = ech_graph_add_new(m->g, m->computation, ECH_HLO_CONSTANT, "fft-zero", ech_graph_array(m->g, &m->real, NULL, 0), NULL, 0);
             x.part[k] = add(m, ECH_HLO_PAD, (uint64_t[3]){m->rows, points}, (EchId[]){x.part[k], zero}, 2, padding);
         }
+        y = in_two(m, x, first, points / first);
+        for (unsigned k = 0; k < 2 && wanted < points; k++) {
+            g_autofree char *slice = g_strdup_printf("slice={[0:%" G_GUINT64_FORMAT "], [0:%" G_GUINT64_FORMAT "]}", m->rows, wanted);
+            y.part[k] = add(m, ECH_HLO_SLICE, (uint64_t[3]){m->rows, wanted}, &y.part[k], 1, slice);
+        }
     }
-    return x;
+    y.part[1] = real_out ? ECH_NONE : y.part[1];
+    dims[rank - 1] = wanted;
+    return rank == 2 ? y : reshaped(m, y, dims, rank);
 }
 
 /* False where it is left as it is. */
 static bool expand(EchGraph *g, EchId id)
 {
     const EchInstruction *i = ech_graph_node(g, id);
-    int64_t length[2];
-    size_t n;
-    const char *text = ech_program_attribute(i, "fft_length", &n);
-    if (!text || ech_program_numbers(text, n, length, 2) != 1 || length[0] < 2 || length[0] > (int64_t)WHOLE * WHOLE || i->n_operands != 1)
-        return false;
-    EchId input = ech_graph_operand(g, id, 0);
-    const EchLayout *from = ech_graph_layout(g, input), *to = ech_graph_layout(g, id);
+    int64_t length[AXES];
+    size_t n, axes = ech_program_attribute_numbers(i, "fft_length", length, AXES);
+    EchId input = i->n_operands == 1 ? ech_graph_operand(g, id, 0) : ECH_NONE;
+    const EchLayout *from = input != ECH_NONE ? ech_graph_layout(g, input) : NULL, *to = ech_graph_layout(g, id);
     if (!from || !to)
         return false;
     const EchLayout in = *from, out = *to;
-    if (in.rank == 0 || in.rank != out.rank || in.rank > ECH_LAYOUT_MAX_RANK)
+    uint8_t rank = in.rank;
+    bool real_in = strcmp(in.dtype, "f32") == 0, real_out = strcmp(out.dtype, "f32") == 0;
+    bool numbers = (real_in || strcmp(in.dtype, "c64") == 0) && (real_out || strcmp(out.dtype, "c64") == 0) && !(real_in && real_out);
+    if (axes == 0 || axes > rank || rank == 0 || rank != out.rank || !numbers)
         return false;
-    bool complex_in = strcmp(in.dtype, "c64") == 0, complex_out = strcmp(out.dtype, "c64") == 0;
-    if ((!complex_in && strcmp(in.dtype, "f32") != 0) || (!complex_out && strcmp(out.dtype, "f32") != 0))
+    uint64_t first, there = in.dims[rank - 1], wanted = out.dims[rank - 1], points = (uint64_t)MAX(length[axes - 1], 0);
+    if (there == 0 || wanted == 0 || there > points || wanted > points || ech_layout_elements(&out) == 0)
         return false;
-    uint64_t points = (uint64_t)length[0], there = in.dims[in.rank - 1], wanted = out.dims[out.rank - 1], all = ech_layout_elements(&out);
-    if (there == 0 || wanted == 0 || all == 0 || there > points || wanted > points)
-        return false;
-    Maker m = {.g = g, .computation = i->computation, .real = complex_out ? in : out, .rows = all / wanted};
-    if (complex_in && complex_out) {
-        m.real = out;
-        g_strlcpy(m.real.dtype, "f32", sizeof m.real.dtype);
-        m.real.bits = 32;
+    for (size_t k = 0; k < axes; k++) {
+        uint8_t axis = (uint8_t)(rank - axes + k);
+        if (products_of((uint64_t)MAX(length[k], 0), &first) == 0 ||
+            (k + 1 < axes && ((uint64_t)length[k] != in.dims[axis] || in.dims[axis] != out.dims[axis])))
+            return false;
     }
+    for (uint8_t d = 0; d < rank - axes; d++)
+        if (in.dims[d] != out.dims[d])
+            return false;
+    Maker m = {.g = g, .computation = i->computation, .real = real_in ? in : out};
+    g_strlcpy(m.real.dtype, "f32", sizeof m.real.dtype);
+    m.real.bits = 32;
     const char *said = ech_program_attribute(i, "metadata", &n);
     if (said && n < sizeof m.metadata - 16)
         g_snprintf(m.metadata, sizeof m.metadata, "metadata=%.*s", (int)n, said);
-    if (ech_layout_elements(&in) != ech_bytes_mul(m.rows, there))
-        return false;
-    uint64_t first = points % SIDE == 0 && points / SIDE <= SIDE ? SIDE : points % WHOLE == 0 && points / WHOLE <= WHOLE ? WHOLE : 0;
-    Parts y;
-    if (points > MOST && first == 0)
-        return false;
-    if (points <= WHOLE || first == 0) {
-        Parts x = parts_of(&m, input, complex_in, there, there);
-        Sum sum = {{m.rows, there}, {m.rows, wanted}, there, wanted, false, "lhs_contracting_dims={1}, rhs_contracting_dims={0}" PRECISE};
-        y = multiply(&m, x, &sum, !complex_in || !complex_out);
-        if (!complex_out)
-            y.part[0] = both(&m, ECH_HLO_SUBTRACT, sum.out, y.part[0], y.part[1]);
-    } else {
-        y = in_two(&m, parts_of(&m, input, complex_in, there, points), first, points / first);
-        for (unsigned k = 0; k < 2 && wanted < points; k++) {
-            g_autofree char *slice = g_strdup_printf("slice={[0:%" G_GUINT64_FORMAT "], [0:%" G_GUINT64_FORMAT "]}", m.rows, wanted);
-            y.part[k] = add(&m, ECH_HLO_SLICE, (uint64_t[3]){m.rows, wanted}, &y.part[k], 1, slice);
-        }
+    uint64_t dims[ECH_LAYOUT_MAX_RANK];
+    memcpy(dims, in.dims, sizeof dims);
+    Parts x = {{input, ECH_NONE}};
+    for (unsigned k = 0; k < 2 && !real_in; k++)
+        x.part[k] = ech_graph_add_new(g, m.computation, k ? ECH_HLO_IMAG : ECH_HLO_REAL, "fft-part", ech_graph_array(g, &m.real, dims, rank), &input, 1);
+    /* The last dimension first, or last where the result is real: there numbers are fewest. */
+    if (!real_out)
+        x = transform(&m, x, dims, rank, points, wanted, real_in, false);
+    for (size_t k = axes - 1; k-- > 0;) {
+        uint8_t axis = (uint8_t)(rank - axes + k);
+        x = exchanged(&m, x, dims, rank, axis);
+        x = transform(&m, x, dims, rank, (uint64_t)length[k], (uint64_t)length[k], false, false);
+        x = exchanged(&m, x, dims, rank, axis);
     }
-    for (unsigned k = 0; k < 2 && out.rank != 2; k++)
-        y.part[k] = ech_graph_add_new(g, m.computation, ECH_HLO_RESHAPE, "fft-shape", ech_graph_array(g, &m.real, out.dims, out.rank), &y.part[k], 1);
-    if (complex_out)
-        ech_graph_become(g, id, ECH_HLO_COMPLEX, y.part, 2);
+    if (real_out)
+        x = transform(&m, x, dims, rank, points, wanted, false, true);
+    if (real_out)
+        ech_graph_become(g, id, ECH_HLO_RESHAPE, x.part, 1);
     else
-        ech_graph_become(g, id, ECH_HLO_RESHAPE, y.part, 1);
+        ech_graph_become(g, id, ECH_HLO_COMPLEX, x.part, 2);
     return true;
 }
 

@@ -140,6 +140,8 @@ static bool turns(const EchGraph *g, EchId id, const EchLayout *want)
     return false;
 }
 
+static bool is_turned_cache(const EchGraph *g, EchId id);
+
 /* What makes the array that operand @k of @user (ECH_NONE: the root of @computation) is gets the layout of the result there, @wanted of the new program. */
 static void set_result(EchGraph *g, EchId computation, EchId user, uint32_t k, EchId wanted, unsigned depth)
 {
@@ -163,7 +165,7 @@ static void set_result(EchGraph *g, EchId computation, EchId user, uint32_t k, E
     if (made_here)
         ech_graph_node(g, d)->shape = shape;
     else if (ech_layout_padded_bytes(want, rules) != ech_layout_padded_bytes(have, rules) || turns(g, d, want) ||
-             (g->generation == 7 && other_tiles(want, have))) {
+             (!same_order(want, have) && is_turned_cache(g, d)) || (g->generation == 7 && other_tiles(want, have))) {
         EchId copy = ech_graph_add_new(g, computation, ECH_HLO_COPY, "copy-to-layout", shape, &d, 1);
         if (user == ECH_NONE)
             ech_graph_computation(g, computation)->root = copy;
@@ -307,7 +309,7 @@ static void save_padding(EchGraph *g, EchId id)
 static void turn_reshape(EchGraph *g, EchId id)
 {
     const EchLayout *own = ech_graph_layout(g, id), *source = ech_graph_layout(g, ech_graph_operand(g, id, 0));
-    if (!own || !source || own->rank < 2 || own->bits == 0 || own->space != ECH_SPACE_HBM || !is_row_major(own))
+    if (!own || !source || own->rank < 2 || own->bits == 0 || own->space != ECH_SPACE_HBM)
         return;
     const EchLayout from = *source;
     EchLayout turned = *own, written = *own;
@@ -383,6 +385,34 @@ static void turn_for_loop(EchGraph *g, EchId init)
         }
         ech_graph_set_operand(g, init, k, (EchId)(GPOINTER_TO_SIZE(known) - 1));
     }
+}
+
+/* What a loop keeps otherwise than it comes (ech_graph_cache_layout) is turned first. */
+static void turn_caches(EchGraph *g, EchId init, EchId body)
+{
+    for (uint32_t k = 0; g->generation > 0 && ech_graph_node(g, init)->opcode == ECH_HLO_TUPLE && k < ech_graph_node(g, init)->n_operands; k++) {
+        EchId operand = ech_graph_operand(g, init, k);
+        const EchLayout *have = ech_graph_layout(g, operand);
+        EchLayout layout;
+        if (!have || ech_graph_shape(g, operand)->dense < WORTH_A_THOUGHT || !is_argument(g, operand) || !ech_graph_cache_layout(g, body, k, &layout) ||
+            !same_dims(have, &layout) || same_order(have, &layout))
+            continue;
+        EchId shape = ech_program_builder_array(g->out, &layout);
+        ech_graph_set_operand(g, init, k, ech_graph_add_new(g, ech_graph_node(g, init)->computation, ECH_HLO_COPY, "turned", shape, &operand, 1));
+    }
+}
+
+/* Is it what a loop keeps otherwise than it came? */
+static bool is_turned_cache(const EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    EchId loop = i->opcode == ECH_HLO_GET_TUPLE_ELEMENT && i->n_operands == 1 ? ech_graph_operand(g, id, 0) : ECH_NONE;
+    if (loop == ECH_NONE || ech_graph_node(g, loop)->opcode != ECH_HLO_WHILE || ech_graph_node(g, loop)->n_operands != 1)
+        return false;
+    EchId init = ech_graph_operand(g, loop, 0);
+    const EchInstruction *tuple = ech_graph_node(g, init);
+    return tuple->opcode == ECH_HLO_TUPLE && i->number >= 0 && i->number < tuple->n_operands &&
+           ech_graph_node(g, ech_graph_operand(g, init, (uint32_t)i->number))->opcode == ECH_HLO_COPY;
 }
 
 /* @table, of the entry computation, row after row: one copy for all. */
@@ -479,8 +509,10 @@ static void lay_out_called(EchGraph *g, EchId computation, EchId shape)
 static void lay_out_node(EchGraph *g, EchId id)
 {
     EchInstruction i = *ech_graph_node(g, id);
-    bool free = i.opcode == ECH_HLO_DOT || i.opcode == ECH_HLO_CONVOLUTION || i.opcode == ECH_HLO_BROADCAST || i.opcode == ECH_HLO_IOTA ||
-                i.opcode == ECH_HLO_REDUCE || i.opcode == ECH_HLO_TRANSPOSE;
+    if (i.opcode == ECH_HLO_CONVOLUTION && g->generation > 0)
+        ech_graph_lay_convolution(g, id);
+    bool free =
+        i.opcode == ECH_HLO_DOT || i.opcode == ECH_HLO_BROADCAST || i.opcode == ECH_HLO_IOTA || i.opcode == ECH_HLO_REDUCE || i.opcode == ECH_HLO_TRANSPOSE;
     if (i.opcode == ECH_HLO_GATHER) {
         /* Rows stay rows, but a row of one element is none. */
         const EchLayout *rows = ech_graph_layout(g, id);
@@ -511,6 +543,7 @@ static void lay_out_node(EchGraph *g, EchId id)
     case ECH_HLO_WHILE:
         if (i.n_called < 2 || ech_graph_shape(g, id)->n_positions != ech_graph_shape(g, first)->n_positions)
             return;
+        turn_caches(g, first, ech_graph_called(g, id, 1));
         turn_for_loop(g, first);
         lay_out_node(g, first);
         ech_graph_node(g, id)->shape = ech_graph_node(g, first)->shape;
@@ -613,7 +646,9 @@ static void settle_updates(EchGraph *g)
             if (result->is_tuple)
                 shape = k < result->n_elements ? out->elements[result->first_element + k] : ECH_NONE;
             const EchLayout *have = ech_graph_layout(g, operand), *want = shape != ECH_NONE ? ech_program_layout(out, shape) : NULL;
-            if (!have || !want || !same_dims(have, want) || have->space != want->space || same_order(have, want))
+            bool alike =
+                have && want && same_order(have, want) && ech_layout_padded_bytes(have, ECH_LAYOUT_TPU) == ech_layout_padded_bytes(want, ECH_LAYOUT_TPU);
+            if (!have || !want || !same_dims(have, want) || have->space != want->space || alike)
                 continue;
             EchInstruction made = *ech_graph_node(g, operand);
             EchId source = made.n_operands > 0 ? ech_graph_operand(g, operand, 0) : ECH_NONE, other;
@@ -732,6 +767,8 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
     if (tpu) {
         ech_graph_expand_transforms(g);
         ech_graph_reduce_products(g);
+        ech_graph_move_reshapes(g);
+        ech_graph_narrow_products(g);
         ech_graph_mask_updates(g);
         ech_graph_sink_constants(g);
     } else {

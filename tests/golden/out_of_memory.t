@@ -16,7 +16,7 @@ held, most first
       18.3 GiB  in all  (19616487178)
   padding of all buffers in hbm
     3.88 GiB of 11.1 GiB is padding (35.0 %)
-      3.88 GiB  of 4 GiB in s32[1048576,8,4] reshape (data.py:17)  s32[1048576,8,4]{2,1,0:T(8,128)}, dimension 2: 4 stored as 128; s32[1048576,8,4]{0,1,2:T(8,128)} would take 128 MiB
+      3.88 GiB  of 4 GiB in s32[1048576,8,4] reshape (data.py:17)  s32[1048576,8,4]{2,1,0:T(8,128)}, dimension 2: 4 stored as 128; s32[1048576,8,4]{0,2,1:T(4,128)} would take 128 MiB
 room for 18.3 GiB have: tpu-v6e (31.2 GiB), tpu7x (94.7 GiB, and 1 like it), tpu-8i (142 GiB)
 $ echelon run --trace tests/fuzz/corpus/out_of_memory/tpu.txt --device tpu-v5e --engine native; echo exit $?
 tpu on tpu-v5e (TPU v5e, one chip (one core), 16 GiB HBM)

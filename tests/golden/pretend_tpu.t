@@ -10,11 +10,11 @@ bytes
   most live in scalar           4 KiB  (4096)
   padding of all buffers in vector
     288 MiB of 2.77 GiB is padding (10.2 %)
-        16 MiB  of 32 MiB in tt_jit_export_L589C0_fx_to_mlir_traverse_and_compile_compile_mlir_as_strided/slice_bitcast_fusion.3{1}  bf16[8,16,1024,64]{3,1,2,0:T(8,128)(2,1)S(1)}, dimension 3: 64 stored as 128; bf16[8,16,1024,64]{2,0,3,1:T(8,128)(2,1)S(1)} would take 16 MiB
-        16 MiB  of 32 MiB in tt_jit_export_L589C0_fx_to_mlir_traverse_and_compile_compile_mlir_as_strided/slice_bitcast_fusion.3{2}  bf16[8,16,1024,64]{3,1,2,0:T(8,128)(2,1)S(1)}, dimension 3: 64 stored as 128; bf16[8,16,1024,64]{2,0,3,1:T(8,128)(2,1)S(1)} would take 16 MiB
-        16 MiB  of 32 MiB in tt_jit_export_L589C0_fx_to_mlir_traverse_and_compile_compile_mlir_as_strided/copy.74  bf16[8,1024,16,64]{3,1,2,0:T(8,128)(2,1)S(1)}, dimension 3: 64 stored as 128; bf16[8,1024,16,64]{1,0,3,2:T(8,128)(2,1)S(1)} would take 16 MiB
-        16 MiB  of 32 MiB in tt_jit_export_L589C0_fx_to_mlir_traverse_and_compile_compile_mlir_as_strided/slice_bitcast_fusion{1}  bf16[8,16,1024,64]{3,1,2,0:T(8,128)(2,1)S(1)}, dimension 3: 64 stored as 128; bf16[8,16,1024,64]{2,0,3,1:T(8,128)(2,1)S(1)} would take 16 MiB
-        16 MiB  of 32 MiB in tt_jit_export_L589C0_fx_to_mlir_traverse_and_compile_compile_mlir_as_strided/slice_bitcast_fusion{2}  bf16[8,16,1024,64]{3,1,2,0:T(8,128)(2,1)S(1)}, dimension 3: 64 stored as 128; bf16[8,16,1024,64]{2,0,3,1:T(8,128)(2,1)S(1)} would take 16 MiB
+        16 MiB  of 32 MiB in tt_jit_export_L589C0_fx_to_mlir_traverse_and_compile_compile_mlir_as_strided/slice_bitcast_fusion.3{1}  bf16[8,16,1024,64]{3,1,2,0:T(8,128)(2,1)S(1)}, dimension 3: 64 stored as 128; bf16[8,16,1024,64]{2,3,1,0:T(8,128)(2,1)S(1)} would take 16 MiB
+        16 MiB  of 32 MiB in tt_jit_export_L589C0_fx_to_mlir_traverse_and_compile_compile_mlir_as_strided/slice_bitcast_fusion.3{2}  bf16[8,16,1024,64]{3,1,2,0:T(8,128)(2,1)S(1)}, dimension 3: 64 stored as 128; bf16[8,16,1024,64]{2,3,1,0:T(8,128)(2,1)S(1)} would take 16 MiB
+        16 MiB  of 32 MiB in tt_jit_export_L589C0_fx_to_mlir_traverse_and_compile_compile_mlir_as_strided/copy.74  bf16[8,1024,16,64]{3,1,2,0:T(8,128)(2,1)S(1)}, dimension 3: 64 stored as 128; bf16[8,1024,16,64]{1,3,2,0:T(8,128)(2,1)S(1)} would take 16 MiB
+        16 MiB  of 32 MiB in tt_jit_export_L589C0_fx_to_mlir_traverse_and_compile_compile_mlir_as_strided/slice_bitcast_fusion{1}  bf16[8,16,1024,64]{3,1,2,0:T(8,128)(2,1)S(1)}, dimension 3: 64 stored as 128; bf16[8,16,1024,64]{2,3,1,0:T(8,128)(2,1)S(1)} would take 16 MiB
+        16 MiB  of 32 MiB in tt_jit_export_L589C0_fx_to_mlir_traverse_and_compile_compile_mlir_as_strided/slice_bitcast_fusion{2}  bf16[8,16,1024,64]{3,1,2,0:T(8,128)(2,1)S(1)}, dimension 3: 64 stored as 128; bf16[8,16,1024,64]{2,3,1,0:T(8,128)(2,1)S(1)} would take 16 MiB
   live at the end            1.50 GiB  (1613502976)
   host to device              346 MiB  (363041872)
   device to host                  0 B  (0)

@@ -545,14 +545,14 @@ START_TEST(products_with_vectors_are_sums)
         /* one column; a vector for each of many, the batches in another order; the same in 16 bits stays a product */
         {"f32[256,512]", "f32[512,1]", "f32[256,1]", "lhs_contracting_dims={1}, rhs_contracting_dims={0}", false, true, 0, false},
         {"f32[8,4,128]", "f32[8,64,4,128]", "f32[8,4,64]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={2}, rhs_contracting_dims={3}",
-         false, true, 1, false},
+         false, true, 0, false},
         {"bf16[8,4,128]", "bf16[8,64,4,128]", "bf16[8,4,64]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={2}, rhs_contracting_dims={3}",
          true, false, 0, false},
         /* the vector's batches in another order; a dimension of one more */
         {"f32[4,8,128]", "f32[8,64,4,128]", "f32[8,4,64]", "lhs_batch_dims={1,0}, rhs_batch_dims={0,2}, lhs_contracting_dims={2}, rhs_contracting_dims={3}",
-         false, true, 2, false},
-        {"f32[8,4,1,128]", "f32[8,64,4,128]", "f32[8,4,1,64]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={3}, rhs_contracting_dims={3}",
          false, true, 1, false},
+        {"f32[8,4,1,128]", "f32[8,64,4,128]", "f32[8,4,1,64]", "lhs_batch_dims={0,1}, rhs_batch_dims={0,2}, lhs_contracting_dims={3}, rhs_contracting_dims={3}",
+         false, true, 0, false},
         /* nothing summed; a matrix on both sides */
         {"f32[64,8]", "f32[32,8]", "f32[8,64,32]", "lhs_batch_dims={1}, rhs_batch_dims={1}, lhs_contracting_dims={}, rhs_contracting_dims={}", false, false, 2,
          false},
@@ -706,7 +706,11 @@ START_TEST(convolutions_read_padded_copies_on_gpus)
     }
     ck_assert_uint_eq(ech_program_work(p, ech_test_instruction(p, "wide")).matrix, UINT64_C(2) * 4 * 64 * 64 * 64 * 64 * 9); /* zeros too */
     g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
-    ck_assert_uint_eq(count_of(tpu->program, ECH_HLO_PAD, true), 0);
+    for (size_t k = 0; k < G_N_ELEMENTS(wanted); k++) {
+        EchId id = ech_test_instruction(tpu->program, wanted[k].name);
+        ck_assert_uint_eq(ech_program_first_layout(tpu->program, ech_program_operand(tpu->program, &tpu->program->instructions[id], 0))->dims[1],
+                          k == 3 ? 16 : 32);
+    }
 }
 END_TEST
 
@@ -790,13 +794,255 @@ START_TEST(reshapes_are_turned_for_their_lanes)
     } cases[] = {{8, 1}, {16, 1}, {32, 3}};
     for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
         unsigned c = cases[k].channels;
-        g_autofree char *text =
-            g_strdup_printf("HloModule m\n\nENTRY %%main (x: f32[16,128,128,%u]) -> f32[16,16384,8,%u] {\n  %%x = f32[16,128,128,%u]{3,2,1,0} parameter(0)\n"
-                            "  %%r = f32[16,16384,8,%u]{3,2,1,0} reshape(%%x)\n  ROOT %%e = f32[16,16384,8,%u]{3,2,1,0} exponential(%%r)\n}\n",
-                            c * 8, c, c * 8, c, c);
+        g_autofree char *text = g_strdup_printf("HloModule m\n\nENTRY %%main (x: f32[16,128,128,%u], y: f32[16,16384,8,%u]) -> f32[16,16384,8,%u] {\n"
+                                                "  %%x = f32[16,128,128,%u]{3,2,1,0} parameter(0)\n  %%y = f32[16,16384,8,%u]{3,2,1,0} parameter(1)\n"
+                                                "  %%r = f32[16,16384,8,%u]{3,2,1,0} reshape(%%x)\n  ROOT %%e = f32[16,16384,8,%u]{3,2,1,0} add(%%r, %%y)\n}\n",
+                                                c * 8, c, c, c * 8, c, c, c);
         g_autoptr(EchImport) tpu = ech_test_hlo(text, "tpu-v5e");
         ck_assert_int_eq(ech_program_first_layout(tpu->program, ech_test_instruction(tpu->program, "r"))->order[0], cases[k].fastest);
     }
+}
+END_TEST
+
+static const EchLayout *layout_of(const EchProgram *p, const char *name)
+{
+    return ech_program_first_layout(p, ech_test_instruction(p, name));
+}
+
+/* Images lie with features or the batch on the lanes, whichever pads less, and the other on rows; few images with their last dimension there, since they are
+ * split. What lies otherwise is turned first. */
+START_TEST(images_lie_as_convolutions_have_them)
+{
+    static const struct {
+        unsigned images, side, in, out;
+        uint8_t lanes, rows; /* dimensions of the result */
+        bool turned;         /* is the input copied? */
+    } cases[] = {{16, 64, 64, 64, 3, 0, true},   {128, 64, 64, 3, 0, 3, true},   {64, 56, 64, 64, 3, 0, true},
+                 {128, 32, 64, 128, 3, 0, true}, {4, 64, 128, 128, 3, 2, false}, {8, 64, 128, 128, 3, 0, true}};
+    uint64_t work = 0;
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        unsigned b = cases[k].images, s = cases[k].side, i = cases[k].in, o = cases[k].out;
+        g_autofree char *text = g_strdup_printf(
+            "HloModule m\n\nENTRY %%main (x: bf16[%u,%u,%u,%u], f: bf16[3,3,%u,%u]) -> bf16[%u,%u,%u,%u] {\n  %%x = bf16[%u,%u,%u,%u]{3,2,1,0} parameter(0)\n"
+            "  %%f = bf16[3,3,%u,%u]{3,2,1,0} parameter(1)\n  %%c = bf16[%u,%u,%u,%u]{3,2,1,0} convolution(%%x, %%f), window={size=3x3 pad=1_1x1_1}, "
+            "dim_labels=b01f_01io->b01f\n  %%g = bf16[3,3,%u,%u]{3,2,1,0} negate(%%f)\n  ROOT %%d = bf16[%u,%u,%u,%u]{3,2,1,0} convolution(%%c, %%g), "
+            "window={size=1x1}, "
+            "dim_labels=b01f_01oi->b01f\n}\n",
+            b, s, s, i, i, o, b, s, s, i, b, s, s, i, i, o, b, s, s, o, i, o, b, s, s, i);
+        g_autoptr(EchImport) tpu = ech_test_hlo(text, "tpu-v5e");
+        const EchLayout *c = layout_of(tpu->program, "c");
+        ck_assert_msg(c->order[0] == cases[k].lanes && c->order[1] == cases[k].rows, "case %zu: %u on the lanes, %u on rows", k, c->order[0], c->order[1]);
+        const EchProgram *p = tpu->program;
+        ck_assert_uint_eq(count_of(p, ECH_HLO_COPY, true), cases[k].turned);
+        ck_assert_uint_eq(count_of(p, ECH_HLO_PAD, false), b < 8); /* what parts have of each other, before the first; a window of 1 takes nothing */
+        uint64_t products = ech_program_work(p, ech_test_instruction(p, "c")).matrix;
+        ck_assert_msg(b != 8 || (2 * work >= products && 2 * work <= products / 100 * 101),
+                      "%" G_GUINT64_FORMAT " of eight images, %" G_GUINT64_FORMAT " of four", products, work);
+        work = products;
+        if (b < 8)
+            ck_assert_uint_eq(ech_program_first_layout(p, ech_test_instruction(p, "parts.e2"))->dims[2], 8 * (64 / 8 + 1 + 2));
+    }
+}
+END_TEST
+
+/* Every second element of what lies in one tile is taken, or put, by a kernel of its own; of dimensions outside of it inside others. */
+START_TEST(spaced_elements_are_taken_apart)
+{
+    static const struct {
+        const char *slice;
+        unsigned dims[3];
+        bool apart;
+    } cases[] = {{"[0:64], [0:128:2], [0:256]", {64, 64, 256}, true},
+                 {"[0:64:2], [0:128], [0:256]", {32, 128, 256}, false},
+                 {"[0:64:1], [0:64:1], [0:256:1]", {64, 64, 256}, false}};
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        const unsigned *d = cases[k].dims;
+        g_autofree char *text = g_strdup_printf("HloModule m\n\nENTRY %%main (x: f32[64,128,256], y: f32[%u,%u,%u]) -> f32[%u,%u,%u] {\n  %%x = "
+                                                "f32[64,128,256]{2,1,0} parameter(0)\n  %%y = f32[%u,%u,%u]{2,1,0} parameter(1)\n"
+                                                "  %%s = f32[%u,%u,%u]{2,1,0} slice(%%x), slice={%s}\n  ROOT %%a = f32[%u,%u,%u]{2,1,0} add(%%s, %%y)\n}\n",
+                                                d[0], d[1], d[2], d[0], d[1], d[2], d[0], d[1], d[2], d[0], d[1], d[2], cases[k].slice, d[0], d[1], d[2]);
+        g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+        ck_assert_msg((count_of(tpu->program, ECH_HLO_SLICE, false) == 1) == cases[k].apart, "%s", cases[k].slice);
+    }
+    static const char pad[] =
+        "HloModule m\n\nENTRY %main (x: f32[64,128,256], y: f32[64,255,256]) -> f32[64,255,256] {\n  %x = f32[64,128,256]{2,1,0} parameter(0)\n"
+        "  %y = f32[64,255,256]{2,1,0} parameter(1)\n  %z = f32[] constant(0)\n"
+        "  %p = f32[64,255,256]{2,1,0} pad(%x, %z), padding=0_0x0_0_1x0_0\n  ROOT %a = f32[64,255,256]{2,1,0} add(%p, %y)\n}\n";
+    g_autoptr(EchImport) tpu = read_text(pad, "tpu-v5e"), gpu = read_text(pad, "h100-sxm");
+    ck_assert_uint_eq(count_of(tpu->program, ECH_HLO_PAD, false), 1);
+    ck_assert_uint_eq(count_of(gpu->program, ECH_HLO_PAD, false), 0);
+}
+END_TEST
+
+/* A product of 32 bits that is only read as bf16 is one of 16; one that is also read as it is stays. */
+START_TEST(products_are_as_wide_as_they_are_read)
+{
+    for (unsigned wide = 0; wide < 2; wide++) {
+        g_autofree char *text = g_strdup_printf(
+            "HloModule m\n\nENTRY %%main (x: bf16[512,512], y: bf16[512,512]) -> (bf16[512,512], %s[512,512]) {\n  %%x = bf16[512,512]{1,0} parameter(0)\n"
+            "  %%y = bf16[512,512]{1,0} parameter(1)\n  %%d = f32[512,512]{1,0} dot(%%x, %%y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+            "  %%c = bf16[512,512]{1,0} convert(%%d)\n  %%e = bf16[512,512]{1,0} dot(%%c, %%y), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+            "  %%t = %s[512,512]{1,0} tanh(%s)\n  ROOT %%r = (bf16[512,512]{1,0}, %s[512,512]{1,0}) tuple(%%e, %%t)\n}\n",
+            wide ? "f32" : "bf16", wide ? "f32" : "bf16", wide ? "%d" : "%c", wide ? "f32" : "bf16");
+        g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+        ck_assert_str_eq(layout_of(tpu->program, "d")->dtype, wide ? "f32" : "bf16");
+    }
+}
+END_TEST
+
+/* A broadcast that a scatter adds to takes the padding of the scatter's result, where their dimensions lie alike but for one of 1. */
+START_TEST(scatters_add_to_arrays_as_large_as_their_result)
+{
+    static const char text[] =
+        "HloModule m, entry_computation_layout={(s32[4096,1]{0,1:T(1,128)}, f32[4096,1]{0,1:T(1,128)}, "
+        "f32[20000,1]{1,0:T(8,128)})->f32[20000,1]{1,0:T(8,128)}}\n\n" SUM "ENTRY %main (i: s32[4096,1], u: f32[4096,1], y: f32[20000,1]) -> f32[20000,1] {\n  "
+        "%i = s32[4096,1]{1,0} parameter(0)\n  %u = f32[4096,1]{1,0} parameter(1)\n"
+        "  %y = f32[20000,1]{1,0} parameter(2)\n  %zero = f32[] constant(0)\n  %b = f32[20000,1]{1,0} broadcast(%zero), dimensions={}\n"
+        "  ROOT %s = f32[20000,1]{1,0} scatter(%b, %i, %u), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+        "index_vector_dim=1, "
+        "to_apply=%sum\n}\n";
+    g_autoptr(EchImport) tpu = ech_test_hlo(text, "tpu-v5e");
+    const EchProgram *p = tpu->program;
+    const EchInstruction *s = &p->instructions[p->computations[p->entry].root];
+    EchId target = ech_program_operand(p, s, 0);
+    ck_assert_uint_eq(p->shapes[s->shape].bytes, p->shapes[p->instructions[target].shape].bytes);
+}
+END_TEST
+
+/* A cache of all layers that a loop writes a row of lies there as the product that makes the row does: a head's columns on the lanes, the product's rows on
+ * rows, heads behind; of one row alone the place that is written is on rows. */
+START_TEST(caches_lie_as_what_is_written)
+{
+    static const struct {
+        unsigned batch, tokens, place;
+        uint8_t order[5];
+    } cases[] = {{16, 1, 256, {4, 1, 3, 2, 0}}, {1, 1, 512, {4, 2, 3, 1, 0}}, {4, 8, 256, {4, 2, 3, 1, 0}}, {1, 32, 512, {4, 2, 3, 1, 0}}};
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        unsigned b = cases[k].batch, t = cases[k].tokens, s = cases[k].place;
+        g_autofree char *carried = g_strdup_printf("(s32[], bf16[4,%u,%u,8,128]{4,3,2,1,0}, bf16[%u,%u,512]{2,1,0}, bf16[512,1024]{1,0})", b, s, b, t);
+        g_autofree char *text = g_strdup_printf(
+            "HloModule m\n\n%%body (p: %s) -> %s {\n  %%p = %s parameter(0)\n  %%i = s32[] get-tuple-element(%%p), index=0\n  %%c = "
+            "bf16[4,%u,%u,8,128]{4,3,2,1,0} "
+            "get-tuple-element(%%p), index=1\n  %%x = bf16[%u,%u,512]{2,1,0} get-tuple-element(%%p), index=2\n  %%w = bf16[512,1024]{1,0} "
+            "get-tuple-element(%%p), index=3\n"
+            "  %%k = bf16[%u,%u,1024]{2,1,0} dot(%%x, %%w), lhs_contracting_dims={2}, rhs_contracting_dims={0}\n  %%n = bf16[%u,%u,1024]{2,1,0} negate(%%k)\n"
+            "  %%h = bf16[1,%u,%u,8,128]{4,3,2,1,0} reshape(%%n)\n  %%zero = s32[] constant(0)\n  %%one = s32[] constant(1)\n"
+            "  %%u = bf16[4,%u,%u,8,128]{4,3,2,1,0} dynamic-update-slice(%%c, %%h, %%i, %%zero, %%zero, %%zero, %%zero)\n  %%j = s32[] add(%%i, %%one)\n"
+            "  ROOT %%r = %s tuple(%%j, %%u, %%x, %%w)\n}\n\n"
+            "%%cond (q: %s) -> pred[] {\n  %%q = %s parameter(0)\n  %%m = s32[] get-tuple-element(%%q), index=0\n  %%four = s32[] constant(4)\n"
+            "  ROOT %%less = pred[] compare(%%m, %%four), direction=LT\n}\n\n"
+            "ENTRY %%main (a: bf16[4,%u,%u,8,128], y: bf16[%u,%u,512], v: bf16[512,1024]) -> bf16[4,%u,%u,8,128] {\n  %%a = bf16[4,%u,%u,8,128]{4,3,2,1,0} "
+            "parameter(0)\n"
+            "  %%y = bf16[%u,%u,512]{2,1,0} parameter(1)\n  %%v = bf16[512,1024]{1,0} parameter(2)\n  %%start = s32[] constant(0)\n  %%t = %s tuple(%%start, "
+            "%%a, %%y, %%v)\n"
+            "  %%loop = %s while(%%t), condition=%%cond, body=%%body\n  ROOT %%out = bf16[4,%u,%u,8,128]{4,3,2,1,0} get-tuple-element(%%loop), index=1\n}\n",
+            carried, carried, carried, b, s, b, t, b, t, b, t, b, t, b, s, carried, carried, carried, b, s, b, t, b, s, b, s, b, t, carried, carried, b, s);
+        g_autoptr(EchImport) tpu = ech_test_hlo(text, "tpu-v5e");
+        const EchLayout *u = layout_of(tpu->program, "u");
+        ck_assert_msg(memcmp(u->order, cases[k].order, 5) == 0, "case %zu: %u,%u,%u,%u,%u", k, u->order[0], u->order[1], u->order[2], u->order[3], u->order[4]);
+        ck_assert_uint_ge(count_of(tpu->program, ECH_HLO_COPY, true), 1);
+    }
+}
+END_TEST
+
+/* A group norm: means are summed before groups are, and what is normalised is so in the shape that it came in. */
+START_TEST(group_norms_are_computed_in_the_shape_of_their_images)
+{
+    static const char text[] =
+        "HloModule m\n\n" SUM "ENTRY %main (x: f32[8,64,64,64], g: bf16[]) -> f32[8,64,64,64] {\n  %x = f32[8,64,64,64]{3,2,1,0} parameter(0)\n"
+        "  %zero = bf16[] constant(0)\n  %y = f32[8,4096,8,8]{3,2,1,0} reshape(%x)\n  %b = bf16[8,4096,8,8]{3,2,1,0} convert(%y)\n"
+        "  %s = bf16[8,8]{1,0} reduce(%b, %zero), dimensions={1,3}, to_apply=%sum\n  %w = bf16[8,4096,8,8]{3,2,1,0} broadcast(%s), dimensions={0,2}\n"
+        "  %d = bf16[8,4096,8,8]{3,2,1,0} subtract(%b, %w)\n  %back = bf16[8,64,64,64]{3,2,1,0} reshape(%d)\n  ROOT %e = f32[8,64,64,64]{3,2,1,0} "
+        "convert(%back)\n}\n";
+    g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+    const EchProgram *p = tpu->program;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchLayout *l = ech_program_layout(p, p->instructions[k].shape);
+        ck_assert_msg(!l || l->rank != 4 || l->dims[1] != 4096, "%s", p->instructions[k].name);
+    }
+    ck_assert_uint_eq(count_of(p, ECH_HLO_REDUCE, true), 2);
+}
+END_TEST
+
+/* Where a reshape only splits the channels, variances are summed before it, too; and a wider copy that many kernels read is made by each. */
+START_TEST(variances_of_split_channels_are_summed_first)
+{
+    static const char text[] =
+        "HloModule m\n\n" SUM "ENTRY %main (x: f32[8,64,64,64]) -> f32[8,8] {\n  %x = f32[8,64,64,64]{3,2,1,0} parameter(0)\n  %zero = f32[] constant(0)\n"
+        "  %y = f32[8,64,64,8,8]{4,3,2,1,0} reshape(%x)\n  %s = f32[8,8]{1,0} reduce(%y, %zero), dimensions={1,2,4}, to_apply=%sum\n"
+        "  %w = f32[8,64,64,8,8]{4,3,2,1,0} broadcast(%s), dimensions={0,3}\n  %d = f32[8,64,64,8,8]{4,3,2,1,0} subtract(%y, %w)\n"
+        "  %q = f32[8,64,64,8,8]{4,3,2,1,0} multiply(%d, %d)\n  ROOT %v = f32[8,8]{1,0} reduce(%q, %zero), dimensions={1,2,4}, to_apply=%sum\n}\n";
+    g_autoptr(EchImport) tpu = ech_test_hlo(text, "tpu-v5e");
+    const EchProgram *p = tpu->program;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchLayout *l = ech_program_layout(p, p->instructions[k].shape);
+        ck_assert_msg(!l || l->rank != 5, "%s", p->instructions[k].name);
+    }
+    g_autoptr(GString) many = g_string_new("HloModule m\n\nENTRY %main (x: bf16[512,512]) -> (f32[512,512]");
+    for (unsigned k = 1; k < 12; k++)
+        g_string_append(many, ", f32[512,512]");
+    g_string_append(many, ") {\n  %x = bf16[512,512]{1,0} parameter(0)\n  %c = f32[512,512]{1,0} convert(%x)\n");
+    for (unsigned k = 0; k < 12; k++)
+        g_string_append_printf(many,
+                               "  %%k%u = f32[] constant(%u)\n  %%b%u = f32[512,512]{1,0} broadcast(%%k%u), dimensions={}\n"
+                               "  %%e%u = f32[512,512]{1,0} multiply(%%c, %%b%u)\n",
+                               k, k + 2, k, k, k, k);
+    g_string_append(many, "  ROOT %r = (f32[512,512]{1,0}");
+    for (unsigned k = 1; k < 12; k++)
+        g_string_append(many, ", f32[512,512]{1,0}");
+    g_string_append(many, ") tuple(%e0");
+    for (unsigned k = 1; k < 12; k++)
+        g_string_append_printf(many, ", %%e%u", k);
+    g_string_append(many, ")\n}\n");
+    g_autoptr(EchImport) copies = ech_test_hlo(many->str, "tpu-v5e");
+    ck_assert_uint_eq(count_of(copies->program, ECH_HLO_CONVERT, false), 0);
+}
+END_TEST
+
+/* Transforms over two dimensions are those along each. */
+START_TEST(transforms_over_two_dimensions_are_products)
+{
+    static const char *const cases[] = {"ENTRY %main (x: f32[4,128,96]) -> c64[4,128,49] {\n  %x = f32[4,128,96]{2,1,0} parameter(0)\n"
+                                        "  ROOT %f = c64[4,128,49]{2,1,0} fft(%x), fft_type=RFFT, fft_length={128,96}\n}\n",
+                                        "ENTRY %main (x: c64[4,128,49]) -> f32[4,128,96] {\n  %x = c64[4,128,49]{2,1,0} parameter(0)\n"
+                                        "  ROOT %f = f32[4,128,96]{2,1,0} fft(%x), fft_type=IRFFT, fft_length={128,96}\n}\n",
+                                        "ENTRY %main (x: c64[16,1024,64]) -> c64[16,1024,64] {\n  %x = c64[16,1024,64]{2,1,0} parameter(0)\n"
+                                        "  ROOT %f = c64[16,1024,64]{2,1,0} fft(%x), fft_type=FFT, fft_length={16,1024,64}\n}\n"};
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        g_autofree char *text = g_strconcat("HloModule m\n\n", cases[k], NULL);
+        g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+        ck_assert_uint_eq(count_of(tpu->program, ECH_HLO_FFT, true), 0);
+        ck_assert_uint_ge(count_of(tpu->program, ECH_HLO_DOT, true), 5);
+    }
+}
+END_TEST
+
+/* A product of 8-bit integers: they are rounded to before it, in memory, and its sums of 32 bits are scaled down in its kernel, though two read the result. */
+START_TEST(products_of_8_bits_are_scaled_inside)
+{
+    static const char text[] =
+        "HloModule m\n\n%max (p: bf16[], q: bf16[]) -> bf16[] {\n  %p = bf16[] parameter(0)\n  %q = bf16[] parameter(1)\n  ROOT %m = bf16[] maximum(%p, "
+        "%q)\n}\n\n"
+        "ENTRY %main (x: f32[512,512], w: s8[512,1024], v: bf16[1024,512]) -> (bf16[512], bf16[512,512]) {\n  %x = f32[512,512]{1,0} parameter(0)\n"
+        "  %w = s8[512,1024]{1,0} parameter(1)\n  %v = bf16[1024,512]{1,0} parameter(2)\n  %q8 = s8[512,512]{1,0} convert(%x)\n"
+        "  %d = s32[512,1024]{1,0} dot(%q8, %w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  %f = f32[512,1024]{1,0} convert(%d)\n"
+        "  %b = bf16[512,1024]{1,0} convert(%f)\n  %low = bf16[] constant(-inf)\n  %most = bf16[512]{0} reduce(%b, %low), dimensions={1}, to_apply=%max\n"
+        "  %e = bf16[512,512]{1,0} dot(%b, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n"
+        "  ROOT %r = (bf16[512]{0}, bf16[512,512]{1,0}) tuple(%most, %e)\n}\n";
+    g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+    const EchProgram *p = tpu->program;
+    bool rounded = false;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchInstruction *i = &p->instructions[k];
+        if (i->computation != p->entry)
+            continue;
+        for (uint32_t at = 0; at < p->shapes[i->shape].n_positions; at++) {
+            const EchLayout *l = ech_program_layout(p, ech_program_subshape(p, i->shape, at));
+            ck_assert_msg(!l || strcmp(l->dtype, "s32") != 0, "%s", i->name);
+        }
+        rounded |= strcmp(i->name, "q8") == 0;
+    }
+    ck_assert(rounded);
 }
 END_TEST
 
@@ -1386,6 +1632,15 @@ int main(void)
     tcase_add_test(small, convolutions_read_padded_copies_on_gpus);
     tcase_add_test(small, kernels_on_gpus);
     tcase_add_test(small, reshapes_are_turned_for_their_lanes);
+    tcase_add_test(small, images_lie_as_convolutions_have_them);
+    tcase_add_test(small, spaced_elements_are_taken_apart);
+    tcase_add_test(small, products_are_as_wide_as_they_are_read);
+    tcase_add_test(small, scatters_add_to_arrays_as_large_as_their_result);
+    tcase_add_test(small, caches_lie_as_what_is_written);
+    tcase_add_test(small, group_norms_are_computed_in_the_shape_of_their_images);
+    tcase_add_test(small, variances_of_split_channels_are_summed_first);
+    tcase_add_test(small, transforms_over_two_dimensions_are_products);
+    tcase_add_test(small, products_of_8_bits_are_scaled_inside);
     tcase_add_test(small, products_make_little_of_what_they_read);
     tcase_add_test(small, sums_over_dimensions_apart);
     tcase_add_test(small, pairs_are_not_kept);
