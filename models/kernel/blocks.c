@@ -268,7 +268,8 @@ static size_t cut_depth(const EchKernelContraction *c, EchKernelBlocks *ret)
     return n;
 }
 
-void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape *shape, EchKernelBlocks *ret)
+/* The fastest blocks of those that take at most @budget; infinity, and the smallest, where none does. */
+static double fastest_blocks(const EchKernelModel *model, const EchKernelShape *shape, EchBytes budget, EchKernelBlocks *ret)
 {
     const EchKernelContraction *c = shape->c;
     uint64_t rows[MAX_CUTS], columns[MAX_CUTS], turns[MAX_CUTS];
@@ -277,7 +278,6 @@ void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape
     uint64_t granule = c->depthwise_gradient ? c->m : shape->m_granule * (c->positions > 0 ? c->positions : 1);
     size_t n_turns = cuts(c->batch, 1, turns), n_rows = cuts(c->m, granule, rows), n_columns = cuts(c->n, shape->n_granule, columns),
            n_depth = cut_depth(c, depth);
-    EchBytes budget = (EchBytes)(0.94 * (double)model->budget);
     EchKernelBlocks best = depth[n_depth - 1];
     best.bm = rows[n_rows - 1];
     best.bn = columns[n_columns - 1];
@@ -319,4 +319,12 @@ void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape
         }
     }
     *ret = best;
+    return best_time;
+}
+
+void ech_kernel_choose_product(const EchKernelModel *model, const EchKernelShape *shape, EchKernelBlocks *ret)
+{
+    /* What fits nowhere the compiler would not have put together: as if there were room. */
+    if (!isfinite(fastest_blocks(model, shape, (EchBytes)(0.94 * (double)model->budget), ret)))
+        fastest_blocks(model, shape, UINT64_MAX, ret);
 }

@@ -266,6 +266,17 @@ START_TEST(absurd_numbers)
 }
 END_TEST
 
+/* Where no blocks of a product fit, the compiler would have cut it otherwise: it is priced as if they did, not by thousands of steps of the smallest. */
+START_TEST(blocks_that_fit_nowhere)
+{
+    g_autoptr(EchDevice) chip = device("tpu-v5p", NULL), small = device("tpu-v5p", "kernel.window_bytes=4096"),
+                         large = device("tpu-v5p", "kernel.window_bytes=1e12");
+    EchKernelCost usual = price_product(chip, 1024, 1024, 1024), none = price_product(small, 1024, 1024, 1024), all = price_product(large, 1024, 1024, 1024);
+    ck_assert_int_eq(none.time, all.time);
+    ck_assert_int_le(none.time, usual.time);
+}
+END_TEST
+
 /* A copy that keeps its lanes moves bytes; one that makes them rows passes every register through the cross-lane unit. */
 START_TEST(relayouts)
 {
@@ -437,6 +448,7 @@ int main(void)
     tcase_add_test(test, operands_on_chip);
     tcase_add_test(test, cores_share_steps);
     tcase_add_loop_test(test, absurd_numbers, 0, 8);
+    tcase_add_test(test, blocks_that_fit_nowhere);
     tcase_add_test(test, relayouts);
     tcase_add_test(test, batches);
     tcase_add_test(test, memories_do_not_mix);
