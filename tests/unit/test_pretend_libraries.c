@@ -365,15 +365,23 @@ START_TEST(groups)
 }
 END_TEST
 
+/* What the fake's plans ask for, and their knobs. */
+static void find_plans(int64_t **ret_workspace, int64_t **ret_knobs)
+{
+    void *fake = dlopen(ECH_BINARY_DIR "/tests/libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
+    ck_assert_ptr_nonnull(fake);
+    *ret_workspace = dlsym(fake, "fake_cudnn_workspace");
+    *ret_knobs = dlsym(fake, "fake_cudnn_knobs");
+    ck_assert(*ret_workspace && *ret_knobs);
+}
+
 /* What plans ask for says how they take groups: cut out one by one, in eight streams of the library's own, which wait for the program's and it for them; or all
  * filled up to 2^n channels. Their knobs say tiles and parts. */
 START_TEST(groups_by_workspaces)
 {
     load_dnn();
-    void *fake = dlopen(ECH_BINARY_DIR "/tests/libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-    ck_assert_ptr_nonnull(fake);
-    int64_t *workspace = dlsym(fake, "fake_cudnn_workspace"), *knobs = dlsym(fake, "fake_cudnn_knobs");
-    ck_assert(workspace && knobs);
+    int64_t *workspace, *knobs;
+    find_plans(&workspace, &knobs);
     const int64_t in[4] = {8, 480, 14, 14}, of_48[4] = {480, 48, 3, 3}, cut_bytes = 8 * 2 * (2 * 8 * 48 * 14 * 14), parts = 8 * 3 * 4 * 48 * 432,
                   told[] = {0, 3, 2, 5, 5, 3, 14, 6}; /* three parts, 64 x 64, steps of 32, ten at once */
     memcpy(knobs, told, sizeof told);
@@ -419,10 +427,8 @@ END_TEST
 START_TEST(tiles_by_knobs)
 {
     load_dnn();
-    void *fake = dlopen(ECH_BINARY_DIR "/tests/libcudnn.so.9", RTLD_NOW | RTLD_LOCAL);
-    ck_assert_ptr_nonnull(fake);
-    int64_t *workspace = dlsym(fake, "fake_cudnn_workspace"), *knobs = dlsym(fake, "fake_cudnn_knobs");
-    ck_assert(workspace && knobs);
+    int64_t *workspace, *knobs;
+    find_plans(&workspace, &knobs);
     const int64_t told[] = {0, 61, 2, 7, 5, 3, 14, 5}, colours[4] = {8, 3, 56, 56}, of_colours[4] = {128, 3, 3, 3}, of_one[4] = {128, 64, 1, 1};
     memcpy(knobs, told, sizeof told);
     *workspace = 4 << 20;
