@@ -374,7 +374,8 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     if (kernel->name.looks_back && chip->l2) /* what is known passes from block to block through L2, as far as a warp sees at once */
         parts[0] = MAX(parts[0], blocks / LOOK_BACK * LOADED * (double)chip->l2->latency * 1e-12);
     double sectors = chip->l2 && chip->l2->read > 0 ? elements / (LONE_SECTORS * (double)chip->l2->read) : 0; /* Seconds, of one byte an element */
-    if (kernel->name.adds)                                                                                    /* L2 adds one of a sector after the other */
+    /* L2 adds one of a sector after the other. */
+    if (kernel->name.adds)
         parts[2] += sectors * SECTOR_BYTES;
     /* Each goes through L2 for the one element in it that is wanted then: as told, of 32 elements, or those of one array alone. */
     parts[2] = MAX(parts[2], sectors * MAX(launch->sectors, launch->scattered ? SECTOR_BYTES + bytes_each : 0));

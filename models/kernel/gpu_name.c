@@ -770,6 +770,7 @@ static void read_chain(const char *text, EchGpuName *ret)
 /* One load, and divisions of 64 bits (TensorTransformations.cu): twice 19 M elements of f16 on an H100, 178 us (traces/gpu_h100-sxm/operators.csv). Held out:
  * Swin-T's on an H200. */
 #define ROLL_INSTRUCTIONS 150
+
 /* Whether each element is converted by a switch over types as it is loaded and stored (PyTorch's fetch_and_cast, cast_and_store in Loops.cuh): arrays of
  * different types. Where places are computed, too, the name tells by its functor's type: kernels that convert compute in 4 bytes and more, of which others take
  * two elements a thread, not four, or say that they do not ("_nocast"). */
@@ -986,8 +987,7 @@ static void read_norm(const char *text, EchGpuName *ret)
         ret->instructions = 24;
     if (!ret->walks && strstr(text, "internalgradients")) /* of group norms: a block's threads read what they add up at once, and add up by shared memory */
         ret->generated = true;
-    if (!ret->backward && ret->row_instructions == 0 &&
-        (is_of_triton(text) || strstr(text, "triton_norm"))) { /* a block keeps its row; gradients go through several rows, summing up */
+    if (!ret->backward && (is_of_triton(text) || strstr(text, "triton_norm"))) { /* a block keeps its row; gradients go through several rows, summing up */
         ret->generated = true;
         ret->instructions = 24;
     }

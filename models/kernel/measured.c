@@ -201,16 +201,14 @@ EchTime ech_measured_stream_extra(const EchMeasured *measured, EchBytes bytes)
 
 static const double power_exponent = 2.5; /* Assumed: power is clock times voltage squared, and voltage goes with most of the clock */
 
-static const struct {
-    double duty;
-    const char *path;
-} rested[] = {{0.5, "kernel.duty_rates.50"}, {0.7, "kernel.duty_rates.70"}, {0.85, "kernel.duty_rates.85"}};
+const double ech_measured_duties[ECH_MEASURED_DUTIES] = {0.5, 0.7, 0.85};
+static const char *const duty_paths[ECH_MEASURED_DUTIES] = {"kernel.duty_rates.50", "kernel.duty_rates.70", "kernel.duty_rates.85"};
 
 bool ech_measured_has_duty_rates(const EchDevice *device)
 {
     bool all = true;
-    for (size_t i = 0; i < G_N_ELEMENTS(rested); i++)
-        all = all && ech_device_number(device, rested[i].path, 0) > 0;
+    for (size_t i = 0; i < ECH_MEASURED_DUTIES; i++)
+        all = all && ech_device_number(device, duty_paths[i], 0) > 0;
     return all;
 }
 
@@ -222,13 +220,13 @@ static double by_power(double duty)
 /* Between the measured duties and all of the time. */
 static double between_duties(const EchDevice *device, double duty)
 {
-    size_t n = G_N_ELEMENTS(rested), at = 0;
-    while (at < n && rested[at].duty <= duty)
+    size_t n = ECH_MEASURED_DUTIES, at = 0;
+    while (at < n && ech_measured_duties[at] <= duty)
         at++;
-    double next = at < n ? rested[at].duty : 1, above = at < n ? ech_device_number(device, rested[at].path, 1) : 1;
+    double next = at < n ? ech_measured_duties[at] : 1, above = at < n ? ech_device_number(device, duty_paths[at], 1) : 1;
     if (at == 0)
         return above * by_power(duty / next);
-    double last = rested[at - 1].duty, below = ech_device_number(device, rested[at - 1].path, 1);
+    double last = ech_measured_duties[at - 1], below = ech_device_number(device, duty_paths[at - 1], 1);
     return below + (above - below) * (duty - last) / (next - last);
 }
 

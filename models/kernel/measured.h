@@ -22,11 +22,14 @@ double ech_measured_product(const EchMeasured *measured, const char *dtype, uint
 /** What a kernel that streams @bytes takes beyond its launch and those bytes at the device memory's full rate; 0 where nothing is known. Linear in the size
  * between the points. */
 EchTime ech_measured_stream_extra(const EchMeasured *measured, EchBytes bytes);
+/** Parts of the time, ascending, for which a device file may say what products do that rest in between: kernel.duty_rates.50, .70 and .85. */
+enum { ECH_MEASURED_DUTIES = 3 };
+extern const double ech_measured_duties[ECH_MEASURED_DUTIES];
 /** The rate of matrix products that run @duty (0..1) of the time, over their rate where nothing else runs for long and power and heat have settled; @burst: the
  * same just after a pause. A GPU lowers its clocks where the power of the last milliseconds is above its limit, which products just keep when they are all
  * there is; the power of arithmetic goes with the clock to about 2.5 (voltage rises with it), so that many times the time that products leave to rest is worth.
- * What else runs draws power too: that is not in it. Where @device (may be NULL) was measured with products that rest in between (kernel.duty_rates.50, .70 and
- * .85: the same ratio where they run so many hundredths of the time), linear between those and 1, and by that law below the first. At least 1, at most
+ * What else runs draws power too: that is not in it. Where @device (may be NULL) was measured with products that rest in between (kernel.duty_rates: the same
+ * ratio where they run ech_measured_duties of the time), linear between those and 1, and by that law below the first. At least 1, at most
  * @burst. */
 double ech_measured_duty_rate(const EchDevice *device, double burst, double duty);
 /** Whether @device has those. */

@@ -7,6 +7,7 @@
  */
 #pragma once
 #include "models/device/device.h"
+#include "models/kernel/measured.h"
 #include "sim/replay/cuda_state.h"
 #include "sim/trace/trace.h"
 
@@ -19,10 +20,7 @@ typedef struct {
     unsigned n;    /**< Repeats; 0: not measured. */
 } EchFigure;
 
-enum { ECH_CALIBRATE_MOST_SIZES = 16, ECH_CALIBRATE_SIDES = 7, ECH_CALIBRATE_PRODUCTS = 4, ECH_CALIBRATE_WAITS = 3, ECH_CALIBRATE_DUTIES = 3 };
-
-/** Parts of the time, ascending: what kernel.duty_rates in a device file are for. */
-extern const double ech_calibrate_duties[ECH_CALIBRATE_DUTIES];
+enum { ECH_CALIBRATE_MOST_SIZES = 16, ECH_CALIBRATE_SIDES = 7, ECH_CALIBRATE_PRODUCTS = 4, ECH_CALIBRATE_WAITS = 3 };
 
 /** A way over the host link. */
 typedef struct {
@@ -75,13 +73,13 @@ typedef struct {
     EchFigure read, write, both, strided, random; /**< Device memory; strided: 16 bytes of every 64, random: 16 bytes anywhere; bytes asked for. */
     EchFigure copy_on_device;                     /**< Bytes copied (each read and written). */
     EchFigure l2_read;
-    EchFigure latency, l2_latency;             /**< Of one link of a chain. */
-    EchFigure f32, f64, exponential, tensor;   /**< Kernels of ours; tensor: bf16 by mma.sync. */
-    EchFigure matrix[5];                       /**< cuBLAS: bf16, f16, f32 (as TF32), f64, s8; each after half a second of it. */
-    EchFigure burst[5], burst_odd[5];          /**< Rates of the same just after a pause, over those that power and heat leave; odd: every side one less. */
-    EchFigure duty_rate[ECH_CALIBRATE_DUTIES]; /**< Rate of bf16 products that run so much of the time (ech_calibrate_duties), over that of all of it. */
-    double duty[ECH_CALIBRATE_DUTIES];         /**< How much they did run. */
-    EchFigure heat;                            /**< Nanoseconds over which the GPU looks at its power: ech_measured_heat_constant. */
+    EchFigure latency, l2_latency;            /**< Of one link of a chain. */
+    EchFigure f32, f64, exponential, tensor;  /**< Kernels of ours; tensor: bf16 by mma.sync. */
+    EchFigure matrix[5];                      /**< cuBLAS: bf16, f16, f32 (as TF32), f64, s8; each after half a second of it. */
+    EchFigure burst[5], burst_odd[5];         /**< Rates of the same just after a pause, over those that power and heat leave; odd: every side one less. */
+    EchFigure duty_rate[ECH_MEASURED_DUTIES]; /**< Rate of bf16 products that run so much of the time (ech_measured_duties), over that of all of it. */
+    double duty[ECH_MEASURED_DUTIES];         /**< How much they did run. */
+    EchFigure heat;                           /**< Nanoseconds over which the GPU looks at its power: ech_measured_heat_constant. */
     EchProductGrid products[ECH_CALIBRATE_PRODUCTS];
     EchCopyCurve stream;         /**< Kernels that read so many bytes from device memory, one behind the other; time of one with its launch. */
     EchFigure unpadded;          /**< Rate of bf16 at sides one short of a multiple of 128, over that at the multiple. */

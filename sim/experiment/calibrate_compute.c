@@ -55,8 +55,6 @@ static bool issue_gemm(Bench *b, EchCuStream stream, const void *data, GError **
     return ech_cuda_gemm_issue(b->blas, b->handle, gemm, b->a + at, b->b + at, b->workspace, b->workspace_bytes, stream, error);
 }
 
-const double ech_calibrate_duties[ECH_CALIBRATE_DUTIES] = {0.5, 0.7, 0.85};
-
 static const EchDtype matrix_dtypes[] = {ECH_DTYPE_BF16, ECH_DTYPE_F16, ECH_DTYPE_F32, ECH_DTYPE_F64, ECH_DTYPE_S8};
 
 /* What runs over and over: a product, a smaller one behind some of them, and @rest nanoseconds after each in which next to nothing does. */
@@ -193,11 +191,11 @@ static bool time_settled(Bench *b, const EchGemm *gemm, EchFigure *ret_rate, Ech
 static bool time_duties(Bench *b, const EchGemm *gemm, GError **error)
 {
     double launch = b->result->alone.median;
-    for (size_t i = 0; i < ECH_CALIBRATE_DUTIES; i++) {
+    for (size_t i = 0; i < ECH_MEASURED_DUTIES; i++) {
         double time = (double)ech_cuda_gemm_operations(gemm) / b->result->matrix[0].median * 1e9;
         Loaded loaded;
         for (unsigned attempt = 0; attempt < 2; attempt++) {
-            if (!time_loaded(b, &(Load){gemm, NULL, time * (1 / ech_calibrate_duties[i] - 1)}, &loaded, error))
+            if (!time_loaded(b, &(Load){gemm, NULL, time * (1 / ech_measured_duties[i] - 1)}, &loaded, error))
                 return false;
             time = loaded.gemm.median;
         }

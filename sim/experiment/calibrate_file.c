@@ -315,8 +315,8 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_share(w, "both_ways_beside_to_share", c->both_beside_share, "of the bytes while pinned copies go both ways and kernels read device memory");
     add_bursts(w, "bursts", c->burst);
     add_bursts(w, "bursts_odd", c->burst_odd);
-    for (size_t i = 0; i < ECH_CALIBRATE_DUTIES && c->duty_rate[i].n > 0; i++) {
-        g_autofree char *key = g_strdup_printf("%.0f", 100 * ech_calibrate_duties[i]);
+    for (size_t i = 0; i < ECH_MEASURED_DUTIES && c->duty_rate[i].n > 0; i++) {
+        g_autofree char *key = g_strdup_printf("%.0f", 100 * ech_measured_duties[i]);
         g_autofree char *note = g_strdup_printf("bf16 products with rests between them, %.1f %% of the time, over those of all of it", 100 * c->duty[i]);
         if (i == 0)
             g_string_append(w->text, "  duty_rates:\n");
@@ -470,7 +470,7 @@ char *ech_calibration_text(const EchCalibration *c)
     ops_line(text, "float32 multiply-adds", c->f32);
     if (c->burst[0].n > 0)
         g_string_append_printf(text, "  %-44s %.1f %%\n", "bf16 just after a pause, of the above", 100 * c->burst[0].median);
-    for (size_t i = 0; i < ECH_CALIBRATE_DUTIES && c->duty_rate[i].n > 0; i++) {
+    for (size_t i = 0; i < ECH_MEASURED_DUTIES && c->duty_rate[i].n > 0; i++) {
         g_autofree char *what = g_strdup_printf("the same that runs %.0f %% of the time", 100 * c->duty[i]);
         g_string_append_printf(text, "  %-44s %.1f %%\n", what, 100 * c->duty_rate[i].median);
     }

@@ -1,6 +1,6 @@
 /* Calibration over the fake driver, whose figures stand at the top of fake_cuda.c: it must find them. Nothing here ran on a GPU. */
-#include "models/kernel/measured.h"
 #include "models/device/device_yaml.h"
+#include "models/kernel/measured.h"
 #include "sim/base/error.h"
 #include "sim/experiment/calibrate.h"
 #include "sim/experiment/validate_cuda.h"
@@ -150,8 +150,8 @@ START_TEST(finds_how_the_driver_rounds)
     NEAR(c->duty_rate[0].median, 1 / 0.875, 0.03);
     NEAR(c->duty_rate[1].median, 1 / 0.875, 0.03);
     ck_assert_msg(c->duty_rate[2].median > 1.05 && c->duty_rate[2].median < 1.13, "%g", c->duty_rate[2].median);
-    for (size_t i = 0; i < ECH_CALIBRATE_DUTIES; i++)
-        NEAR(c->duty[i], ech_calibrate_duties[i], 0.02);
+    for (size_t i = 0; i < ECH_MEASURED_DUTIES; i++)
+        NEAR(c->duty[i], ech_measured_duties[i], 0.02);
     NEAR(c->burst_odd[0].median, 1, 0.02);                                                               /* Odd sides leave them cool */
     ck_assert_msg(c->heat.n == 1 && c->heat.median > 1e6 && c->heat.median < 2e7, "%g", c->heat.median); /* 5 ms, by another law */
     /* Mapping is by pieces: 2 + 29 + 2 + 38 us, of which a further one takes the last three, and back 34 + 23 + 1. */
