@@ -16,7 +16,7 @@ enum { MOST_DEVICES = 3, MOST_LINES = 5, TRIFLE = 100 };
 /* Memory that nobody runs short of. */
 #define ROOMY "64TiB"
 
-static const char prefetch[] = "prefetch", donate[] = "donate"; /* the latter only where a program is compiled */
+static const char prefetch[] = "prefetch", donate[] = "donate", slice[] = "slice"; /* the latter two only where a program is compiled */
 
 /* What is handed to passes as what they may need, in per cent of what there is: all of it where plans and allocators want no more, less where they do; less
  * still where it would fit but may not, as compilers have it, or where what is free is in pieces. At last nothing is fetched ahead, which takes memory, too. */
@@ -43,7 +43,7 @@ typedef enum {
 typedef struct {
     const char *name, *label;
     const char *passes[5];           /* NULL-terminated; after BLOCKS come the modules that a program repeats; place is for TPUs alone */
-    size_t n_goals;                  /* of its first passes, how many take memory= */
+    size_t n_goals;                  /* of its first passes, slice aside, how many take memory= */
     const char *allocator;           /* or NULL */
     const char *in_jax, *in_pytorch; /* NULL: nothing that such a program could do; */
     const char *in_inference;        /* and where PyTorch has no backward pass to run */
@@ -51,6 +51,7 @@ typedef struct {
 } Measure;
 
 #define BLOCKS "remat:modules="
+#define BY_LAYER_TPU "offload:what=arguments,overlap=true"
 
 /* With the name of the argument after it, where it is known. */
 #define DONATE "jax.jit(step, donate_argnames="
@@ -70,6 +71,10 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
                "offload_dst=\"pinned_host\")), in the block x = jax.ad_checkpoint.checkpoint_name(x, \"big\")"
 #define PINNED_HOST                                                                                                                                            \
     "optimizer state (weights come back whole) with sharding.with_memory_kind(\"pinned_host\"), in the step jax.device_put to the device and, updated, back"
+#define BY_LAYER                                                                                                                                               \
+    "optimizer state (weights, too, where a jax.lax.scan runs over their layers) with sharding.with_memory_kind(\"pinned_host\"), and the update in a "         \
+    "jax.lax.fori_loop over layers that carries state and weights: of each jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False), what waits on the host "      \
+    "through jax.device_put to the device and, updated, back, and jax.lax.dynamic_update_index_in_dim"
 /* With the modules after it, where they are known. */
 #define TORCH_CHECKPOINT "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x)"
 #define KEEPING_PRODUCTS                                                                                                                                       \
@@ -146,6 +151,9 @@ static const Measure measures[] = {
      ALWAYS},
     {"optimizer_on_host", "optimizer on host", {"fuse:where=host", NULL}, 0, NULL, NULL, HOST_OPTIMIZER, NULL, ALWAYS},
     {"offload_arguments", "arguments on host, waited for", {"offload:what=arguments", NULL}, 1, NULL, PINNED_HOST, NULL, NULL, ALWAYS},
+    /* In such a loop XLA overlaps copies both ways on TPUs, and waits for each on GPUs (validation/what_ifs.md). */
+    {"arguments_by_layer", "arguments on host, layer by layer", {slice, "offload:what=arguments", NULL}, 1, NULL, BY_LAYER, NULL, NULL, ALWAYS},
+    {"arguments_by_layer", "arguments on host, layer by layer", {slice, BY_LAYER_TPU, NULL}, 1, NULL, BY_LAYER, NULL, NULL, ALWAYS},
     {"offload_arguments_overlapped",
      "arguments on host, overlapped",
      {"offload:what=arguments,overlap=true", "prefetch", NULL},
@@ -311,9 +319,10 @@ static char *passes_text(const Advise *a, const Trial *t, const char *goal, bool
     g_autoptr(GString) options = g_string_new(t->row.donated ? "--pass donate" : NULL);
     if (t->row.donated)
         g_ptr_array_add(all, g_strdup(donate));
-    for (size_t i = 0; measure->passes[i]; i++) {
+    for (size_t i = 0, n = 0; measure->passes[i]; i++) {
         const char *pass = measure->passes[i];
-        bool with_goal = goal && i < measure->n_goals;
+        n += strcmp(pass, slice) != 0;
+        bool with_goal = goal && n > 0 && n <= measure->n_goals;
         if ((!ahead && strcmp(pass, prefetch) == 0) || (!a->tpu && is_place(pass)))
             continue;
         bool of_blocks = g_str_has_prefix(pass, BLOCKS);
@@ -372,7 +381,7 @@ static EchSweepPoint *run_cases(const Advise *a, EchCase **cases, size_t n, GErr
     return points;
 }
 
-/* Why every pass of the measure that could save something left the program as it was; NULL where one did not. */
+/* Why every pass of the measure that could save something, or one that the others rest on, left the program as it was; NULL where one did not. */
 static char *why_nothing(const Measure *measure, JsonObject *run)
 {
     JsonArray *remarks = json_object_get_array_member(run, "remarks");
@@ -388,6 +397,8 @@ static char *why_nothing(const Measure *measure, JsonObject *run)
             const char *reason = g_str_has_prefix(remark, left) ? strstr(remark, "as it is: ") : NULL;
             found = reason ? reason + strlen("as it is: ") : NULL;
         }
+        if (strcmp(name, slice) == 0 && found)
+            return g_strdup(found);
         if (!found) {
             g_free(why);
             return NULL;
@@ -498,11 +509,17 @@ static bool is_enough(const Advise *a)
     return enough;
 }
 
+/* What is updated a layer at a time is updated in place: arguments are donated. */
+static bool is_by_layer(const Measure *m)
+{
+    return m->passes[0] && strcmp(m->passes[0], slice) == 0;
+}
+
 /* Whether donation may save some beside the measure. Arguments that wait on the host take what is written over them along. */
 static bool leaves_arguments(const Measure *m)
 {
     bool leaves = m->passes[0] != NULL;
-    for (size_t i = 0; m->passes[i]; i++)
+    for (size_t i = 0; m->passes[i] && !is_by_layer(m); i++)
         leaves &= !g_str_has_prefix(m->passes[i], "offload:what=arguments") && strcmp(m->passes[i], donate) != 0;
     return leaves;
 }
@@ -516,7 +533,7 @@ static bool try_donated(Advise *a, GError **error)
     }
     for (guint i = 0; a->donates && i < a->trials->len; i++) {
         Trial *t = &g_array_index(a->trials, Trial, i);
-        if (!t->measure || !leaves_arguments(t->measure) || t->row.run.fits || t->row.nothing || t->row.error)
+        if (!t->measure || !leaves_arguments(t->measure) || t->row.run.fits || (t->row.nothing && !is_by_layer(t->measure)) || t->row.error)
             continue;
         t->row.donated = true;
         t->row.run = (EchAdviceRun){0};
@@ -645,7 +662,9 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL;
     if (a->twice && strcmp(m->name, blocks_cheap) == 0)
         return NULL; /* PyTorch 2.15: "You are only allowed to backward once on any region computed under selective activation checkpoint" */
-    bool of_blocks = g_str_has_prefix(first, BLOCKS), compiled = strcmp(first, donate) == 0 || is_place(first);
+    bool of_blocks = g_str_has_prefix(first, BLOCKS), compiled = strcmp(first, donate) == 0 || is_place(first) || is_by_layer(m);
+    if (is_by_layer(m) && a->tpu != (strcmp(m->passes[1], BY_LAYER_TPU) == 0))
+        return NULL;
     if ((compiled && !a->xla) || (of_blocks && !a->advice->blocks) || (!of_blocks && a->advice->blocks && g_str_has_prefix(first, remat)))
         return NULL; /* checkpoint() takes modules, not arrays */
     return !a->pytorch ? m->in_jax : a->trains ? m->in_pytorch : m->in_inference;

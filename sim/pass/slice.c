@@ -1,0 +1,228 @@
+/* slice: arrays that are stacked, a layer's part after the other, are updated a layer at a time: jax.lax.fori_loop around an optimizer's update. What one kernel did
+ * with whole stacks a loop does with a slice of each per iteration, so that an offload after it fetches and stores slices, where XLA brings whole arrays back
+ * early, all at once (validation/what_ifs.md). Only kernels that work in place are taken: a compiler lets those alone write where they read whose elements do
+ * not hang on each other. */
+#include "models/kernel/gpu.h"
+#include "models/kernel/stalls.h"
+#include "sim/pass/pass.h"
+#include "sim/pass/survey.h"
+
+#include <string.h>
+
+/* MAX_BESIDE: bytes of what every iteration reads whole, rates and counters. */
+enum { MAX_SLICES = 4096, MIN_DIMENSIONS = 3, MAX_BESIDE = 65536 };
+
+typedef struct {
+    char *names;
+    EchBytes above;
+} SliceOptions;
+
+static const EchParam slice_params[] = {
+    {"names", ECH_PARAM_STRING, offsetof(SliceOptions, names), "*", NULL, NULL, NULL,
+     "only kernels that update an array whose name, argument (\"opt_state*\"), operation or source line fits this, * standing for anything"},
+    {"above", ECH_PARAM_BYTES, offsetof(SliceOptions, above), "1MiB", NULL, NULL, NULL, "only where that array is of at least this size"},
+    {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
+};
+
+/* The dimensions in @shape, "12,4096,1024" of "f32[12,4096,1024]{2,1,0:T(8,128)}", and their length; NULL where a first one does not lie outermost. */
+static const char *stacked(const char *shape, size_t *ret_length)
+{
+    const char *open = strchr(shape, '['), *close = open ? strchr(open, ']') : NULL;
+    if (!close || close[1] != '{')
+        return NULL;
+    const char *order = close + 2, *end = order + strcspn(order, ":}");
+    unsigned dimensions = 1;
+    for (const char *c = open; c < close; c++)
+        dimensions += *c == ',';
+    if (dimensions < MIN_DIMENSIONS || end - order < 2 || end[-1] != '0' || end[-2] != ',')
+        return NULL;
+    *ret_length = (size_t)(close - open) - 1;
+    return open + 1;
+}
+
+/* The dimensions of a stack that @use takes whole; NULL where it takes none. */
+static const char *stack_of(const EchSurvey *s, const EchUse *use, size_t *ret_length)
+{
+    const EchBuffer *b = &s->buffers[use->buffer];
+    if (b->shape == ECH_NONE || use->bytes < (b->dense > 0 ? b->dense : b->bytes) || use->pattern == ECH_PATTERN_RANDOM)
+        return NULL;
+    return stacked(ech_trace_string(s->t, b->shape), ret_length);
+}
+
+static bool reads(const EchSurvey *s, const EchOp *o, EchId buffer)
+{
+    for (uint32_t u = 0; u < o->n_uses; u++)
+        if (s->uses[o->first_use + u].access == ECH_READ && s->uses[o->first_use + u].buffer == buffer)
+            return true;
+    return false;
+}
+
+/* How many slices kernel @op can go through one after the other; 0: none. *@ret_updated grows by what it updates. */
+static uint64_t slices_of(const EchSurvey *s, EchId op, const SliceOptions *options, EchBytes *ret_updated)
+{
+    const EchOp *o = &s->ops[op];
+    if (o->kind != ECH_OP_KERNEL || o->queue != s->core)
+        return 0;
+    for (uint32_t k = 0; k < o->n_work; k++)
+        if (ech_trace_work(s->t)[o->first_work + k].unit == ECH_WORK_MATRIX)
+            return 0;
+    const char *dimensions = NULL;
+    size_t length = 0;
+    EchBytes updated = 0;
+    for (uint32_t u = 0; u < o->n_uses; u++) {
+        const EchUse *use = &s->uses[o->first_use + u];
+        if (use->access != ECH_WRITE || use->bytes < options->above || !reads(s, o, use->buffer) ||
+            !ech_survey_fits_name(s, ech_survey_root(s, use->buffer), options->names))
+            continue;
+        dimensions = stack_of(s, use, &length);
+        if (!dimensions)
+            return 0;
+        updated = ech_bytes_add(updated, use->bytes);
+    }
+    for (uint32_t u = 0; dimensions && u < o->n_uses; u++) {
+        const EchUse *use = &s->uses[o->first_use + u];
+        size_t other = 0;
+        const char *same = stack_of(s, use, &other);
+        if (!(use->access == ECH_READ && use->bytes <= MAX_BESIDE) && !(same && other == length && strncmp(same, dimensions, length) == 0))
+            return 0;
+    }
+    uint64_t n = dimensions ? g_ascii_strtoull(dimensions, NULL, 10) : 0;
+    if (n < 2 || n > MAX_SLICES)
+        return 0;
+    *ret_updated = ech_bytes_add(*ret_updated, updated);
+    return n;
+}
+
+typedef struct {
+    const EchSurvey *s;
+    EchEdit e;
+    GArray *loops; /* open ones, old numbers */
+} Writer;
+
+static void put_uses(Writer *w, const EchOp *o, uint64_t slices)
+{
+    for (uint32_t u = 0; u < o->n_uses; u++) {
+        const EchUse *use = &w->s->uses[o->first_use + u];
+        size_t length;
+        EchBytes bytes = slices > 1 && stack_of(w->s, use, &length) ? use->bytes / slices : use->bytes;
+        ech_trace_builder_use(w->e.builder, use->buffer, (EchAccess)use->access, bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+    }
+}
+
+static void put(Writer *w, EchId op)
+{
+    const EchOp *o = &w->s->ops[op];
+    w->e.map[op] = ech_trace_builder_op(w->e.builder, ech_edit_op(&w->e, op));
+    put_uses(w, o, 1);
+    for (uint32_t d = 0; d < o->n_deps; d++)
+        ech_edit_dep(&w->e, &w->s->deps[o->first_dep + d], 0);
+    ech_edit_work(&w->e, op);
+}
+
+/* How a kernel is launched on one of @slices. */
+static EchId launch_of_slice(Writer *w, EchId text, uint64_t slices)
+{
+    const char *was = ech_trace_string(w->s->t, text);
+    g_autoptr(GString) now = g_string_new(NULL);
+    EchKernelInside inside;
+    EchGpuLaunch launch;
+    if (ech_kernel_inside_parse(was, &inside)) {
+        for (unsigned k = 0; k < ECH_N_STALLS; k++)
+            inside.stalls.at[k] /= (EchTime)slices;
+        ech_kernel_inside_print(&inside, now);
+    } else if (ech_gpu_launch_parse(was, &launch)) {
+        launch.grid[0] = (uint32_t)((launch.grid[0] + slices - 1) / slices);
+        launch.elements /= slices;
+        launch.rows /= slices;
+        ech_gpu_launch_print(&launch, now);
+    } else
+        return ech_edit_text(&w->e, text);
+    return ech_trace_builder_string(w->e.builder, now->str, (gssize)now->len);
+}
+
+static void put_slices(Writer *w, EchId op, uint64_t slices)
+{
+    const EchSurvey *s = w->s;
+    const EchOp *o = &s->ops[op];
+    EchOp loop = ech_op_init(ECH_OP_LOOP), slice = ech_edit_op(&w->e, op);
+    loop.name = slice.name;
+    loop.stack = slice.stack;
+    loop.queue = slice.queue;
+    loop.bytes = slices;
+    loop.bytes_origin = ECH_INFERRED;
+    w->e.map[op] = ech_trace_builder_op(w->e.builder, loop);
+    for (uint32_t d = 0; d < o->n_deps; d++)
+        ech_edit_dep(&w->e, &s->deps[o->first_dep + d], 0);
+    slice.recorded = (EchRecorded){ECH_TIME_NONE, ECH_TIME_NONE};
+    if (slice.estimate != ECH_TIME_NONE)
+        slice.estimate /= (EchTime)slices;
+    if (o->launch != ECH_NONE)
+        slice.launch = launch_of_slice(w, o->launch, slices);
+    (void)ech_trace_builder_op(w->e.builder, slice);
+    put_uses(w, o, slices);
+    for (uint32_t k = 0; k < o->n_work; k++) {
+        const EchWork *work = &ech_trace_work(s->t)[o->first_work + k];
+        ech_trace_builder_work(w->e.builder, (EchWorkUnit)work->unit, (EchDtype)work->dtype, work->count / slices, (EchOrigin)work->origin);
+    }
+    ech_edit_close(&w->e, w->e.map[op]);
+}
+
+static EchTrace *slice_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
+{
+    g_auto(EchSurvey) s = {0};
+    g_autoptr(GArray) slices = g_array_new(FALSE, TRUE, sizeof(uint64_t));
+    EchBytes updated = 0;
+    uint64_t least = UINT64_MAX, most = 0;
+    guint n = 0;
+    if (ech_survey_init(&s, in, device)) {
+        g_array_set_size(slices, (guint)s.n);
+        for (EchId i = 0; i < s.n; i++) {
+            uint64_t of = slices_of(&s, i, options, &updated);
+            g_array_index(slices, uint64_t, i) = of;
+            if (of == 0)
+                continue;
+            least = MIN(least, of);
+            most = MAX(most, of);
+            n++;
+        }
+    }
+    if (n == 0) {
+        ech_diag_remark(diag, "slice: left the trace as it is: no kernel updates stacked arrays (of three dimensions or more) in place, element by element "
+                              "(donated arguments are: pass donate)");
+        return ech_trace_ref(in);
+    }
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(in));
+    Writer writer = {.s = &s, .loops = g_array_new(FALSE, FALSE, sizeof(EchId))}, *w = &writer;
+    ech_edit_init(&w->e, &s, builder);
+    ech_edit_keep_places(&w->e); /* nothing lives longer */
+    for (EchId i = 0; i <= s.n; i++) {
+        while (w->loops->len > 0 && s.end[g_array_index(w->loops, EchId, w->loops->len - 1)] == i) {
+            ech_edit_close(&w->e, w->e.map[g_array_index(w->loops, EchId, w->loops->len - 1)]);
+            g_array_set_size(w->loops, w->loops->len - 1);
+        }
+        if (i == s.n)
+            break;
+        uint64_t of = g_array_index(slices, uint64_t, i);
+        if (of > 0)
+            put_slices(w, i, of);
+        else
+            put(w, i);
+        if (s.ops[i].kind == ECH_OP_LOOP)
+            g_array_append_val(w->loops, i);
+    }
+    ech_edit_loops(&w->e, s.n_buffers);
+    g_autofree char *bytes = ech_format_bytes(updated), *parts = least == most ? g_strdup_printf("%" G_GUINT64_FORMAT, most)
+                                                                             : g_strdup_printf("%" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT, least, most);
+    ech_diag_remark(diag, "slice: %u kernel%s that update%s %s in place do%s it %s slices one after the other", n, n == 1 ? "" : "s", n == 1 ? "s" : "", bytes,
+                    n == 1 ? "es" : "", parts);
+    ech_edit_clear(&w->e);
+    g_array_unref(w->loops);
+    return ech_trace_builder_finish(builder, error);
+}
+
+const EchPassClass ech_pass_slice = {.name = "slice",
+                                     .summary = "update stacked arrays a layer at a time, so that offload fetches slices (lax.fori_loop around the optimizer's update)",
+                                     .source = "ours; what XLA makes of such loops: validation/what_ifs.md",
+                                     .params = slice_params,
+                                     .options_size = sizeof(SliceOptions),
+                                     .trace = slice_run};
