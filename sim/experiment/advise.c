@@ -57,6 +57,7 @@ typedef struct {
 #define DONATE "jax.jit(step, donate_argnames="
 
 static const char blocks_cheap[] = "remat_blocks_cheap", fused_optimizer[] = "fused_optimizer";
+static const char again_whole[] = "remat_and_arguments", again_by_layer[] = "remat_and_arguments_by_layer";
 static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_products[] = "offload_products";
 
 #define JAX_CHECKPOINT "jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False"
@@ -72,8 +73,8 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
 #define PINNED_HOST                                                                                                                                            \
     "optimizer state (weights come back whole) with sharding.with_memory_kind(\"pinned_host\"), in the step jax.device_put to the device and, updated, back"
 #define BY_LAYER                                                                                                                                               \
-    "optimizer state (weights, too, where a jax.lax.scan runs over their layers) with sharding.with_memory_kind(\"pinned_host\"), and the update in a "         \
-    "jax.lax.fori_loop over layers that carries state and weights: of each jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False), what waits on the host "      \
+    "optimizer state (weights, too, where a jax.lax.scan runs over their layers) with sharding.with_memory_kind(\"pinned_host\"), and the update in a "        \
+    "jax.lax.fori_loop over layers that carries state and weights: of each jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False), what waits on the host "     \
     "through jax.device_put to the device and, updated, back, and jax.lax.dynamic_update_index_in_dim"
 /* With the modules after it, where they are known. */
 #define TORCH_CHECKPOINT "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x)"
@@ -194,12 +195,21 @@ static const Measure measures[] = {
      NULL,
      LAST},
     {"remat_and_optimizer", "again, and optimizer on host", {"remat", "fuse:where=host", NULL}, 1, NULL, NULL, TORCH_PARTS "; and " HOST_OPTIMIZER, NULL, LAST},
-    {"remat_and_arguments",
+    {again_whole,
      "again, and arguments on host",
      {"remat", "offload:what=arguments", "prefetch", NULL},
      2,
      NULL,
      JAX_CHECKPOINT "; and " PINNED_HOST,
+     NULL,
+     NULL,
+     LAST},
+    {again_by_layer,
+     "again, and arguments layer by layer",
+     {"remat", slice, "offload:what=arguments", NULL},
+     2,
+     NULL,
+     JAX_CHECKPOINT "; and " BY_LAYER,
      NULL,
      NULL,
      LAST},
@@ -255,6 +265,7 @@ typedef struct {
     bool trains;            /* PyTorch has a backward pass to run, or an optimizer; */
     bool twice;             /* and differentiates a gradient, too; */
     bool lists;             /* and its optimizer takes all parameters at once. */
+    bool stacks;            /* XLA: arguments are stacks that can be updated a layer at a time. */
     bool donates;           /* Donation saves some and is not enough: what is tried then is tried with it. */
     unsigned jobs;
     const volatile sig_atomic_t *stop;
@@ -286,6 +297,7 @@ static EchAdviceRun run_of(JsonObject *run)
                           .hbm = here,
                           .host = ech_bytes_add((EchBytes)ech_run_memory_bytes(run, "host"), hbm - here),
                           .makespan = ech_member_bool(run, "completed") ? ech_member_int(run, "makespan_ps") : 0,
+                          .early = json_object_has_member(run, "fetched_early_bytes") ? (EchBytes)ech_member_int(run, "fetched_early_bytes") : 0,
                           .once = json_object_has_member(run, "again_at_once_bytes") ? (EchBytes)ech_member_int(run, "again_at_once_bytes") : 0};
 }
 
@@ -321,8 +333,8 @@ static char *passes_text(const Advise *a, const Trial *t, const char *goal, bool
         g_ptr_array_add(all, g_strdup(donate));
     for (size_t i = 0, n = 0; measure->passes[i]; i++) {
         const char *pass = measure->passes[i];
-        n += strcmp(pass, slice) != 0;
-        bool with_goal = goal && n > 0 && n <= measure->n_goals;
+        bool takes = strcmp(pass, slice) != 0, with_goal = goal && takes && n < measure->n_goals;
+        n += takes;
         if ((!ahead && strcmp(pass, prefetch) == 0) || (!a->tpu && is_place(pass)))
             continue;
         bool of_blocks = g_str_has_prefix(pass, BLOCKS);
@@ -426,6 +438,13 @@ static char *nothing_sent(const Advise *a, const Trial *t)
     return alone ? g_strdup_printf("nothing goes to the host, so that it is '%s'", again) : NULL;
 }
 
+/* Where there is room a compiler spares none: whether less than half of what a measure saves is saved where what waits on the host comes back early. */
+static bool spares_little(const Advise *a, const EchAdviceRun *run)
+{
+    const EchBytes base = a->advice->base.hbm;
+    return run->early > run->hbm && run->hbm < base && (run->early >= base || base - run->early < (base - run->hbm) / 2);
+}
+
 /* What a run says of a trial. */
 static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
 {
@@ -444,6 +463,9 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
     if (!t->row.nothing && t->measure && a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= a->advice->base.hbm)
         t->row.nothing = g_strdup("no less is needed");
+    if (t->row.run.fits && a->advice->base.fits && spares_little(a, &t->row.run))
+        t->row.run.narrow = true;
+    t->row.run.fits &= !t->row.run.narrow;
     /* What allocators place as it comes and does not fit has ended before all that could go went. */
     if (!t->row.nothing && (t->row.run.makespan > 0 || a->xla))
         t->row.nothing = nothing_sent(a, t);
@@ -541,6 +563,22 @@ static bool try_donated(Advise *a, GError **error)
         t->done = false;
     }
     return !a->donates || run_rounds(a, error);
+}
+
+/* XLA brings stacks back whole and all at once: 18 of 18 steps that asked for it needed as much as without, or more (validation/what_ifs.md). */
+static void leave_whole_stacks(Advise *a)
+{
+    for (guint i = 0; i < a->trials->len; i++) {
+        const Trial *t = &g_array_index(a->trials, Trial, i);
+        a->stacks |= t->measure && is_by_layer(t->measure) && !t->row.nothing && !t->row.error;
+    }
+    for (guint i = 0; a->stacks && i < a->trials->len; i++) {
+        Trial *t = &g_array_index(a->trials, Trial, i);
+        if (!t->measure || !t->measure->passes[0] || !g_str_has_prefix(t->measure->passes[0], "offload:what=arguments") || t->row.error || t->row.nothing)
+            continue;
+        t->row.nothing = g_strdup("XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not");
+        t->row.run.fits = false;
+    }
 }
 
 /* Where what is free is in pieces, PyTorch's segments may grow. */
@@ -664,6 +702,8 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL; /* PyTorch 2.15: "You are only allowed to backward once on any region computed under selective activation checkpoint" */
     bool of_blocks = g_str_has_prefix(first, BLOCKS), compiled = strcmp(first, donate) == 0 || is_place(first) || is_by_layer(m);
     if (is_by_layer(m) && a->tpu != (strcmp(m->passes[1], BY_LAYER_TPU) == 0))
+        return NULL;
+    if (strcmp(m->name, a->stacks ? again_whole : again_by_layer) == 0)
         return NULL;
     if ((compiled && !a->xla) || (of_blocks && !a->advice->blocks) || (!of_blocks && a->advice->blocks && g_str_has_prefix(first, remat)))
         return NULL; /* checkpoint() takes modules, not arrays */
@@ -1002,7 +1042,14 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
     }
     if (!base)
         return NULL;
-    Advise a = {experiment, base, advice, g_array_new(FALSE, TRUE, sizeof(Trial)), false, false, false, false, false, false, false, jobs, stop, progress, data};
+    Advise a = {.experiment = experiment,
+                .base = base,
+                .advice = advice,
+                .trials = g_array_new(FALSE, TRUE, sizeof(Trial)),
+                .jobs = jobs,
+                .stop = stop,
+                .progress = progress,
+                .data = data};
     g_array_set_clear_func(a.trials, trial_clear);
     g_autoptr(EchResult) result = NULL;
     bool ok = run_base(&a, &result, error);
@@ -1017,9 +1064,12 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
         if (!advice->base.fits)
             add_devices(&a, result->device);
         ok = run_rounds(&a, error);
+        leave_whole_stacks(&a);
     }
-    if (ok && !is_enough(&a))
+    if (ok && !is_enough(&a)) {
         ok = try_donated(&a, error);
+        leave_whole_stacks(&a);
+    }
     if (ok && !is_enough(&a)) {
         add_measures(&a, LAST);
         ok = run_rounds(&a, error);
@@ -1151,8 +1201,8 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
         ech_text_wrap(out, "  ", "(compilers asked for jax.checkpoint have taken up to " ECH_REMAT_MARGIN " times what is said of making again)", columns);
     if (early)
         ech_text_wrap(out, "  ",
-                      "(XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, "
-                      "jax.lax.scan, comes when it is used)",
+                      "(XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by "
+                      "slice, jax.lax.scan, comes when it is used)",
                       columns);
     if (policy)
         ech_text_wrap(

@@ -14,6 +14,7 @@ typedef struct {
     EchBytes hbm, host; /**< What it needs of each, as `run` has it (ech_run_memory_bytes()). */
     EchTime makespan;   /**< 0 where it is not known. */
     EchBytes once;      /**< Of what is made again so much is there at once at most, where that makes it fit; else 0. */
+    EchBytes early;     /**< What it needs at the least where a compiler brings back early what waited on the host; 0: nothing does that. */
     bool narrow; /**< It has room, but not all that a compiler may take ("may_need_hbm_bytes"), or none with the kernels that there are, where a compiler that
                     fuses anew may need less: it is not said to fit. */
 } EchAdviceRun;

@@ -67,6 +67,7 @@ typedef struct {
     uint32_t times; /* That what was written is copied out. */
     bool last;      /* Nothing follows and nobody wants it: what was written is not stored. */
     bool fills;     /* Writes values that the slices after it all overwrite: left out. */
+    bool waits;     /* Copies of other queues still read it where it ends: the program waits for them there. */
 } Stay;
 
 typedef struct {
@@ -233,8 +234,10 @@ static Reason plan_array(Pass *p, Array *a)
             double idle = pause_between(p, a, &before, &e);
             bool again = p->o->each && only != UINT32_MAX && n > only && !is_same_gradient(s, e.op, before.op);
             bool slices = e.slices || before.slices, under_way = open->until >= e.op; /* for another queue, which needs it still */
-            if (under_way && slices && !saved)
+            if (under_way && slices && !saved) {
                 open->until = before.op;
+                open->waits = true;
+            }
             if (a->n_stays == 1 && all_overwritten(p, a, &before, &e))
                 open->fills = true;
             else if (!(under_way && (saved || !slices)) && idle >= p->o->idle && (only == UINT32_MAX || n == only))
@@ -519,14 +522,20 @@ static EchId open_body(const Writer *w)
     return w->loops->len > 0 ? g_array_index(w->loops, EchId, w->loops->len - 1) : ECH_NONE;
 }
 
+/* The core waits for what the WAIT is then made to depend on. */
+static void put_wait(Writer *w, EchId name)
+{
+    EchOp wait = ech_op_init(ECH_OP_WAIT);
+    wait.queue = w->p->s.core;
+    wait.name = name;
+    w->e.last_core = ech_trace_builder_op(w->b, wait);
+}
+
 /* The core waits for the first @n copies that are under way. */
 static void land(Writer *w, guint n)
 {
     EchId copy = g_array_index(w->flights, Flight, n - 1).copy;
-    EchOp wait = ech_op_init(ECH_OP_WAIT);
-    wait.queue = w->p->s.core;
-    wait.name = ech_trace_builder_peek_op(w->b, copy)->name;
-    w->e.last_core = ech_trace_builder_op(w->b, wait);
+    put_wait(w, ech_trace_builder_peek_op(w->b, copy)->name);
     ech_trace_builder_dep(w->b, copy, 0);
     g_array_remove_range(w->flights, 0, n);
 }
@@ -603,12 +612,28 @@ static void begin(Writer *w, const Stay *stay)
     count(w, stay, made.bytes, &w->n_in, &w->in);
 }
 
+/* The op appended last depends on what uses @buffer on other queues while the stay lasts. */
+static void depend_on_users(Writer *w, const Stay *stay, EchId buffer)
+{
+    const Pass *p = w->p;
+    EchId body = body_of(p, stay);
+    for (uint32_t u = p->users.first[buffer]; u < p->users.first[buffer + 1]; u++) {
+        EchId op = p->users.op[u];
+        if (op >= begin_of(stay) && op < end_of(p, stay) && p->s.region[op] == body && p->s.ops[op].queue != p->s.core && w->e.map[op] != ECH_NONE)
+            ech_trace_builder_dep(w->b, w->e.map[op], 0);
+    }
+}
+
 static void end(Writer *w, const Stay *stay)
 {
     const Pass *p = w->p;
-    EchId buffer = g_array_index(p->arrays, Array, stay->array).buffer, body = body_of(p, stay);
+    EchId buffer = g_array_index(p->arrays, Array, stay->array).buffer, name = ech_trace_builder_peek_buffer(w->b, buffer)->name;
     EchId on_device = w->stands[buffer];
     w->stands[buffer] = ECH_NONE;
+    if (stay->waits && !stay->at.writes) {
+        put_wait(w, name);
+        depend_on_users(w, stay, buffer);
+    }
     if (stay->at.writes && !stay->last) {
         EchBytes bytes = ech_trace_builder_peek_buffer(w->b, on_device)->bytes;
         EchId copy = put_copy(w, buffer, on_device, bytes, true);
@@ -617,12 +642,7 @@ static void end(Writer *w, const Stay *stay)
             copy = put_copy(w, buffer, on_device, bytes, true);
             count(w, stay, bytes, &w->n_out, &w->out);
         }
-        /* Users on other queues. */
-        for (uint32_t u = p->users.first[buffer]; u < p->users.first[buffer + 1]; u++) {
-            EchId op = p->users.op[u];
-            if (op >= begin_of(stay) && op < end_of(p, stay) && p->s.region[op] == body && p->s.ops[op].queue != p->s.core && w->e.map[op] != ECH_NONE)
-                ech_trace_builder_dep(w->b, w->e.map[op], 0);
-        }
+        depend_on_users(w, stay, buffer);
         if (p->o->overlap && (w->held || p->o->stash > 0)) {
             Flight flight = {copy, open_body(w), (int64_t)MIN(bytes, INT64_MAX / 4)};
             g_array_append_val(w->flights, flight);
@@ -630,11 +650,9 @@ static void end(Writer *w, const Stay *stay)
                 land(w, 1);
         }
         if (!p->o->overlap) {
-            EchOp wait = ech_op_init(ECH_OP_WAIT);
-            wait.queue = p->s.core;
-            wait.name = ech_trace_builder_peek_buffer(w->b, buffer)->name;
-            w->e.last_core = ech_trace_builder_op(w->b, wait);
+            put_wait(w, name);
             ech_trace_builder_dep(w->b, copy, 0);
+            depend_on_users(w, stay, buffer);
         }
         /* From outside, a loop's copies have ended when it has. */
         w->stored[buffer] = stay->at.slices ? w->e.map[stay->at.op] : copy;

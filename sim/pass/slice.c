@@ -1,7 +1,7 @@
-/* slice: arrays that are stacked, a layer's part after the other, are updated a layer at a time: jax.lax.fori_loop around an optimizer's update. What one kernel did
- * with whole stacks a loop does with a slice of each per iteration, so that an offload after it fetches and stores slices, where XLA brings whole arrays back
- * early, all at once (validation/what_ifs.md). Only kernels that work in place are taken: a compiler lets those alone write where they read whose elements do
- * not hang on each other. */
+/* slice: arrays that are stacked, a layer's part after the other, are updated a layer at a time: jax.lax.fori_loop around an optimizer's update. What one
+ * kernel did with whole stacks a loop does with a slice of each per iteration, so that an offload after it fetches and stores slices, where XLA brings whole
+ * arrays back early, all at once (validation/what_ifs.md). Only kernels that work in place are taken: a compiler lets those alone write where they read whose
+ * elements do not hang on each other. */
 #include "models/kernel/gpu.h"
 #include "models/kernel/stalls.h"
 #include "sim/pass/pass.h"
@@ -212,7 +212,7 @@ static EchTrace *slice_run(const void *options, const EchDevice *device, EchTrac
     }
     ech_edit_loops(&w->e, s.n_buffers);
     g_autofree char *bytes = ech_format_bytes(updated), *parts = least == most ? g_strdup_printf("%" G_GUINT64_FORMAT, most)
-                                                                             : g_strdup_printf("%" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT, least, most);
+                                                                               : g_strdup_printf("%" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT, least, most);
     ech_diag_remark(diag, "slice: %u kernel%s that update%s %s in place do%s it %s slices one after the other", n, n == 1 ? "" : "s", n == 1 ? "s" : "", bytes,
                     n == 1 ? "es" : "", parts);
     ech_edit_clear(&w->e);
@@ -220,9 +220,10 @@ static EchTrace *slice_run(const void *options, const EchDevice *device, EchTrac
     return ech_trace_builder_finish(builder, error);
 }
 
-const EchPassClass ech_pass_slice = {.name = "slice",
-                                     .summary = "update stacked arrays a layer at a time, so that offload fetches slices (lax.fori_loop around the optimizer's update)",
-                                     .source = "ours; what XLA makes of such loops: validation/what_ifs.md",
-                                     .params = slice_params,
-                                     .options_size = sizeof(SliceOptions),
-                                     .trace = slice_run};
+const EchPassClass ech_pass_slice = {
+    .name = "slice",
+    .summary = "update stacked arrays a layer at a time, so that offload fetches slices (lax.fori_loop around the optimizer's update)",
+    .source = "ours; what XLA makes of such loops: validation/what_ifs.md",
+    .params = slice_params,
+    .options_size = sizeof(SliceOptions),
+    .trace = slice_run};

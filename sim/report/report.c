@@ -220,9 +220,16 @@ EchBytes ech_report_again_at_once(const EchReport *report)
     return g_ascii_strtoull(once, NULL, 10);
 }
 
+EchBytes ech_report_fetched_early(const EchReport *report)
+{
+    const char *early = ech_trace_get_property(report->trace, "offload_early_bytes");
+    return early ? g_ascii_strtoull(early, NULL, 10) : 0;
+}
+
 EchBytes ech_report_may_need(const EchReport *report)
 {
-    const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to"), *early = ech_trace_get_property(report->trace, "offload_early_bytes");
+    const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to");
+    const EchBytes early = ech_report_fetched_early(report);
     const EchMemoryRun *hbm = ech_report_memory(report->run, "hbm");
     if ((!times && !early) || !hbm || !ech_report_fits(report))
         return 0;
@@ -231,7 +238,7 @@ EchBytes ech_report_may_need(const EchReport *report)
     EchBytes needed = MAX(hbm->peak_reserved, hbm->peak_live);
     for (size_t i = 0; i < n; i++)
         needed = strcmp(rows[i].memory, "hbm") == 0 ? rows[i].needed : needed;
-    needed = MAX(needed, early ? g_ascii_strtoull(early, NULL, 10) : 0);
+    needed = MAX(needed, early);
     double most = (double)needed * (times ? g_ascii_strtod(times, NULL) : 1);
     return most > (double)hbm->available ? (EchBytes)most : 0;
 }

@@ -54,6 +54,8 @@ typedef struct {
 /** Where it fits, and passes have said how much more than their own figure of the device's memory a compiler may take (sim/pass/remat.c, offload.c): how much
  * that comes to, if that is more than there is; else 0. */
 EchBytes ech_report_may_need(const EchReport *report);
+/** What the device holds at the least where a compiler brings back early, and whole, what an offload lets wait on the host; 0 where none said so. */
+EchBytes ech_report_fetched_early(const EchReport *report);
 /** Of a run that fits only because pass remat makes again: how much of that is there at once at most, which a block of the program's own (jax.checkpoint) may
  * exceed; else 0. */
 EchBytes ech_report_again_at_once(const EchReport *report);

@@ -193,6 +193,8 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
         ech_json_add_bool(b, "may_fit", true);
         ech_json_add_count(b, "may_need_hbm_bytes", ech_report_may_need(report)); /* more than there is */
     }
+    if (ech_report_fetched_early(report))
+        ech_json_add_count(b, "fetched_early_bytes", ech_report_fetched_early(report));
     if (ech_report_again_at_once(report))
         ech_json_add_count(b, "again_at_once_bytes", ech_report_again_at_once(report));
     if (report->goal > 0)

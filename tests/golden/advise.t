@@ -24,8 +24,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
    3  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x12.470
 
   What would not be enough
-   4  arguments on host, waited for         117 MiB  5.50 MiB        -         -
-   5  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
+   4  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
   How a program says so
    1  jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False
@@ -41,19 +40,20 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   What changes nothing
     products on host, the rest again: nothing goes to the host, so that it is 'make activations again'
+    arguments on host, overlapped; arguments on host, waited for: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
     loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
    2  activations again or all on host     23.6 MiB  17.5 MiB        -         -
-   3  again, and arguments on host         32.4 MiB  5.50 MiB        -         -
+   3  again, and arguments layer by layer  32.4 MiB  5.50 MiB        -         -
    4  make activations again               37.6 MiB         -        -         -
-   5  arguments on host, waited for         117 MiB  5.50 MiB        -         -
-   6  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
-   7  make again what needs no product      119 MiB         -        -         -
+   5  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
+   6  make again what needs no product      119 MiB         -        -         -
 
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | grep -c -- '--pass prefetch'
-1
+0
+exit 1
 $ echelon advise --trace traces/gpt_everything.v6e --device tpu-v6e --jobs 2
 gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
@@ -68,28 +68,31 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   What would save some
    1  make activations again               14.5 MiB         -   311 us    x0.996
-   2  arguments on host, overlapped        25.0 MiB  5.50 MiB   714 us    x2.288
-   3  arguments on host, waited for        25.0 MiB  5.50 MiB   739 us    x2.367
+
+  What may
+   2  arguments on host, layer by layer    25.0 MiB  5.50 MiB   714 us    x2.288
+  (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
+  The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend tpu-v6e -o asked -- python train.py' tells what it needs then (large programs: compile.py --no-codegen tells the memory, long before the compiler is done).
 
   How a program says so
    1  jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False
-   2, 3  optimizer state (weights come back whole) with sharding.with_memory_kind("pinned_host"), in the step jax.device_put to the device and, updated, back
+   2  optimizer state (weights, too, where a jax.lax.scan runs over their layers) with sharding.with_memory_kind("pinned_host"), and the update in a jax.lax.fori_loop over layers that carries state and weights: of each jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False), what waits on the host through jax.device_put to the device and, updated, back, and jax.lax.dynamic_update_index_in_dim
 
   What to add to 'echelon run', which tells the arrays
    1  --pass remat
-   2  --pass offload:what=arguments,overlap=true --pass prefetch
-   3  --pass offload:what=arguments
+   2  --pass slice --pass offload:what=arguments,overlap=true
 
   What changes nothing
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
     loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
     make again what needs no product: no array fits what was asked for
     products on host, the rest again: nothing goes to the host, so that it is 'make activations again'
+    arguments on host, overlapped; arguments on host, waited for: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
 $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/larger device/,/^$/p'
   As it is, on a larger device
-   2  tpu-v6e                              24.7 GiB    90 GiB   34.1 s    x0.286
-   3  tpu7x                                24.7 GiB    90 GiB   25.1 s    x0.211
-   4  tpu-8i                               24.7 GiB    90 GiB   47.7 s    x0.400
+   1  tpu-v6e                              24.7 GiB    90 GiB   34.1 s    x0.286
+   2  tpu7x                                24.7 GiB    90 GiB   25.1 s    x0.211
+   3  tpu-8i                               24.7 GiB    90 GiB   47.7 s    x0.400
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
 gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
@@ -157,7 +160,7 @@ $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n
    3  again, and arguments on host         1.73 GiB   984 MiB   148 ms   x14.741
   (of what is made again there are at once at most: 7 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
-  (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
+  (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend tpu-v5e -o asked -- python train.py' tells what it needs then (large programs: compile.py --no-codegen tells the memory, long before the compiler is done).
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:what=none --memory 115MiB | sed -n '/What may/,/^$/p;/^   1 .*--pass/p;/donated, too/p'
@@ -167,7 +170,7 @@ $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:w
    3* products on host, the rest again      112 MiB    36 MiB  3.43 ms    x1.889
   (of what is made again there are at once at most: 18 MiB by 1, 18 MiB by 2, 40 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
-  (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
+  (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   (*: with arguments donated, too)
@@ -179,17 +182,16 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 34MiB | s
   What may
    1  make activations again               37.6 MiB         -        -         -
    2  activations again or all on host     30.6 MiB  7.50 MiB  1.60 ms    x1.487
-   3  again, and arguments on host         32.4 MiB  5.50 MiB  1.79 ms    x1.665
+   3  again, and arguments layer by layer  32.4 MiB  5.50 MiB  1.95 ms    x1.813
   (of what is made again there are at once at most: 13.5 MiB by 2, 13.5 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
-  (XLA fetches offloaded arrays early, many at once, and may need as much as without; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
+  (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
   (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   What would not be enough
-   5  arguments on host, waited for         117 MiB  5.50 MiB        -         -
-   6  arguments on host, overlapped         117 MiB  5.50 MiB        -         -
-   7  make again what needs no product      119 MiB         -        -         -
+   5  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
+   6  make again what needs no product      119 MiB         -        -         -
 
 $ sed '/^summary/d' tests/golden/data/small.yaml >$T/bare.yaml; COLUMNS=80 echelon advise tests/golden/data/recorded.ech --device $T/bare.yaml | head -2; cp tests/golden/data/recorded.ech $T/$(printf 'a-long-name-%.0s' 1 2 3 4 5 6 7).ech; COLUMNS=60 echelon advise $T/a-long*.ech --device tests/golden/data/small.yaml | head -3
 recorded on small

@@ -506,6 +506,9 @@ $ echelon list passes
       what=all|none (all)  all: outputs take the place of arguments of their shape, else of their size; none: every output gets a place of its own
       names=text (*)  only arguments whose name fits this, * standing for anything ("state*")
       above=size (0)  only arguments of at least this size
+  slice            update stacked arrays a layer at a time, so that offload fetches slices (lax.fori_loop around the optimizer's update)
+      names=text (*)  only kernels that update an array whose name, argument ("opt_state*"), operation or source line fits this, * standing for anything
+      above=size (1MiB)  only where that array is of at least this size
   offload          let saved activations, arguments or results wait in host memory between their uses
       what=saved|activations|arguments|results (saved)  saved: what the program makes and uses again later; activations: of that, what a forward pass of PyTorch makes and its backward pass reads, each once out and back, over its longest pause (idle=0: as save_on_cpu has it); arguments: what it is given (parameters, optimizer state), with what is written over it; results: what it hands back
       names=text (*)  only arrays whose name, argument ("opt_state*"), operation, source line ("*model.py:29*"), PyTorch module ("*layers.*.mlp*") or role ("optimizer") fits this, * standing for anything
