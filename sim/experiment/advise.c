@@ -565,7 +565,7 @@ static bool try_donated(Advise *a, GError **error)
     return !a->donates || run_rounds(a, error);
 }
 
-/* XLA brings stacks back whole and all at once: 18 of 18 steps that asked for it needed as much as without, or more (validation/what_ifs.md). */
+/* XLA brings stacks back whole and all at once: 17 of 18 steps that asked for it needed as much as without, or more, one 2 % less (validation/what_ifs.md). */
 static void leave_whole_stacks(Advise *a)
 {
     for (guint i = 0; i < a->trials->len; i++) {

@@ -51,9 +51,8 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | s
    5  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
    6  make again what needs no product      119 MiB         -        -         -
 
-$ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | grep -c -- '--pass prefetch'
-0
-exit 1
+$ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --memory 60MiB | grep -c -- '--pass prefetch'
+2
 $ echelon advise --trace traces/gpt_everything.v6e --device tpu-v6e --jobs 2
 gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
@@ -90,9 +89,9 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
     arguments on host, overlapped; arguments on host, waited for: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
 $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/larger device/,/^$/p'
   As it is, on a larger device
-   1  tpu-v6e                              24.7 GiB    90 GiB   34.1 s    x0.286
-   2  tpu7x                                24.7 GiB    90 GiB   25.1 s    x0.211
-   3  tpu-8i                               24.7 GiB    90 GiB   47.7 s    x0.400
+   2  tpu-v6e                              24.7 GiB    90 GiB   34.1 s    x0.286
+   3  tpu7x                                24.7 GiB    90 GiB   25.1 s    x0.211
+   4  tpu-8i                               24.7 GiB    90 GiB   47.7 s    x0.400
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
 gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
@@ -153,6 +152,14 @@ exit 2
 $ echelon advise nothing.hlo --device h100-sxm
 echelon: nothing.hlo: No such file or directory
 exit 1
+$ echelon advise traces/adam_stacked_none.v5e --device tpu-v5e --memory 600MiB | sed -n '/^  Do first/p;/make it fit/,/^$/p;/^   1 .*--pass/p;/XLA brings/p'
+  Do first: arguments on host, layer by layer (568 MiB, 116 ms a step): optimizer state (weights, too, where a jax.lax.scan runs over their layers) with sharding.with_memory_kind("pinned_host"), and the update in a jax.lax.fori_loop over layers that carries state and weights: of each jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False), what waits on the host through jax.device_put to the device and, updated, back, and jax.lax.dynamic_update_index_in_dim.
+  What would make it fit
+   1  arguments on host, layer by layer     568 MiB   580 MiB   116 ms    x8.668
+   2  again, and arguments layer by layer   376 MiB   772 MiB   149 ms   x11.146
+
+   1  --pass slice --pass offload:what=arguments,overlap=true,memory=600MiB
+    arguments on host, waited for; arguments on host, overlapped: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
 $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n '/What may/,/^$/p'
   What may
    1  arguments on host, overlapped        1.92 GiB   788 MiB   115 ms   x11.487

@@ -56,3 +56,28 @@ $ printf 'base: h100-sxm\nname: tiers\nmemories:\n  cxl: {kind: host-pinned, cap
   It takes 4.57 ms, bound by cxl link to device (50 % of the critical path).
 echelon: pass offload: to: 'vector' is no memory beyond tiers's hbm that a link joins with it; expected one of host, pageable, cxl
 echelon: pass offload: to: 'cx' is no memory beyond tiers's hbm that a link joins with it; expected one of host, pageable, cxl
+$ : stacked moments, updated layer by layer, where nothing is stacked, and what compilers make of them, whole and by layers
+$ for p in "--pass slice" "--pass slice --pass offload:what=arguments,names=moments*" "--pass slice --pass offload:what=arguments,names=moments* --pass prefetch"; do echelon run --trace traces/adam_stacked_none.h100 --device h100-sxm --engine native $p | grep -E '^  It (fits|takes)|slice:|offload:|prefetch:'; done
+  It fits. hbm 1.23 GiB of 79.1 GiB (2 %)
+  It takes 4.01 ms, bound by matrix unit (54 % of the critical path).
+  - slice: 2 kernels that update 960 MiB in place do it 12 slices one after the other
+  after pass offload:what=arguments,names=moments*
+  It fits. hbm 488 MiB of 79.1 GiB (1 %), host 768 MiB of 2 TiB (0 %)
+  It takes 34.5 ms, bound by host link to device (43 % of the critical path).
+  - slice: 2 kernels that update 960 MiB in place do it 12 slices one after the other
+  - offload: 4 arrays (768 MiB) on the host; 48 copies there (768 MiB) and 48 back (768 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
+  - offload: kernels are those compiled without it; the compiler's places do not hold any more
+  after pass offload:what=arguments,names=moments*
+  It fits. hbm 488 MiB of 79.1 GiB (1 %), host 768 MiB of 2 TiB (0 %)
+  It takes 34.5 ms, bound by host link to device (43 % of the critical path).
+  - slice: 2 kernels that update 960 MiB in place do it 12 slices one after the other
+  - offload: 4 arrays (768 MiB) on the host; 48 copies there (768 MiB) and 48 back (768 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
+  - offload: kernels are those compiled without it; the compiler's places do not hold any more
+  - prefetch: left 4 fetches in place: they start with their iteration, and what they read is made in the one before
+$ echelon run --trace traces/adam_none.h100 --device h100-sxm --engine native --pass slice | grep slice:
+  - slice: left the trace as it is: no kernel updates stacked arrays (of three dimensions or more) in place, element by element (donated arguments are: pass donate)
+$ for t in whole layers; do echelon run --trace traces/adam_stacked_$t.h100 --device h100-sxm --engine native | grep -E '^  It (fits|takes)'; done
+  It fits. hbm 1.50 GiB of 79.1 GiB (2 %), host 768 MiB of 2 TiB (0 %)
+  It takes 27.3 ms, bound by host link to device (41 % of the critical path).
+  It fits. hbm 516 MiB of 79.1 GiB (1 %), host 768 MiB of 2 TiB (0 %)
+  It takes 35.1 ms, bound by host link to device (43 % of the critical path).
