@@ -116,6 +116,8 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
  * by 8192 transposed on an H100, in bf16 and f32 (515 and 549 us with 8.1 TB/s, traces/gpu_h100-sxm/operators.csv: 0.547 and 0.543). Held out: the same on an
  * H200 (424 and 463 us with 9.33 TB/s: 0.57 and 0.56). */
 #define LONE_SECTORS 0.55
+/* Written bytes for one that is read, from which on what is read is taken to be expanded. */
+#define EXPANDED 8
 /* A row that does not begin on 16 bytes is taken element by element at its ends and stored so (PyTorch's softmax): instructions a thread more, for every row.
  * From rows of 5001; held out: rows of 30522 and 50257 on an H100 (traces/gpu_h100-sxm/models). */
 #define UNALIGNED_ENDS 380.0
@@ -338,7 +340,7 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     if (kernel->name.kind == ECH_GPU_SOFTMAX && launch->columns && (double)launch->columns * bytes_each != ceil((double)launch->columns * bytes_each / 16) * 16)
         instructions += UNALIGNED_ENDS * threads / (double)launch->columns;
     if (kernel->name.places > 0)
-        instructions += (double)ech_gpu_place_instructions(&kernel->name, launch->axes) - kernel->name.places;
+        instructions += (double)ech_gpu_place_instructions(&kernel->name, launch->axes, kernel->read < kernel->written / EXPANDED) - kernel->name.places;
     if (launch->columns > 0)
         instructions += kernel->name.row_instructions * (double)threads / (double)launch->columns;
     double working = blocks;
@@ -357,6 +359,10 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     }
     if (kernel->name.chain > 0)
         trips = MAX(ceil(elements / (working * threads)) * kernel->name.chain / 10, 1);
+    if (kernel->name.step > 0) {
+        trips = ceil(elements / (working * threads) / kernel->name.step);
+        resident = MIN(resident, MAX(working / chip->sms, 1));
+    }
     double waves = MAX(working / places, 1), used = MIN(working, chip->sms);
     if (kernel->name.walks || (kernel->name.kind == ECH_GPU_NORM && kernel->name.chain > 0)) { /* whole waves, as all blocks take as long */
         double each = elements / (blocks * threads);
@@ -395,21 +401,23 @@ static void price_stream(const EchGpuChip *chip, const EchGpuKernel *kernel, Ech
     finish(ret, chip, MAX(work, starts) + join_seconds(chip, kernel));
 }
 
-/* Blocks over lists of tensors are few and long, each a chunk: what is left of them when the chip has been full is as long again, with most of it idle.
+/* Blocks over lists of tensors are few and long, each a chunk, and those that go over rows step by step are all as long: what is left of them when the chip has
+ * been full is as long again, with most of it idle.
  * (PyTorch launches 320; of its fused optimizers' 61 registers 264 are there at once on an H100.) */
-static void price_lists(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
+static void price_turns(const EchGpuChip *chip, const EchGpuKernel *kernel, EchGpuCost *ret)
 {
     const EchGpuLaunch *launch = &kernel->launch;
     double blocks = (double)ech_gpu_blocks(launch), places = chip->sms * resident_blocks(chip, ech_gpu_threads(launch), launch->registers, launch->shared);
     double full = blocks > places ? floor(blocks / places) * places / blocks : 1;
     price_stream(chip, kernel, ret);
-    if (full >= 1 || launch->grid[1] > 1 || launch->grid[2] > 1)
+    if (full >= 1 || (kernel->name.step == 0 && (launch->grid[1] > 1 || launch->grid[2] > 1)))
         return;
     EchGpuCost first, rest;
     for (int part = 0; part < 2; part++) {
         double share = part ? 1 - full : full;
         EchGpuKernel some = *kernel;
         some.launch.grid[0] = (uint32_t)MAX(round(blocks * share), 1);
+        some.launch.grid[1] = some.launch.grid[2] = 1;
         some.launch.elements = to_count((double)launch->elements * share);
         some.read = to_count((double)kernel->read * share);
         some.written = to_count((double)kernel->written * share);
@@ -1025,8 +1033,8 @@ bool ech_gpu_kernel_price(const EchDevice *device, const EchGpuKernel *kernel, E
         known = kernel->read > 0 || kernel->written > 0;
         if (known && kernel->name.sorts)
             price_sort_pass(&chip, kernel, &cost);
-        else if (known && kernel->name.kind == ECH_GPU_OPTIMIZER && kernel->name.lists > 0)
-            price_lists(&chip, kernel, &cost);
+        else if (known && ((kernel->name.kind == ECH_GPU_OPTIMIZER && kernel->name.lists > 0) || kernel->name.step > 0))
+            price_turns(&chip, kernel, &cost);
         else if (known)
             price_stream(&chip, kernel, &cost);
         break;

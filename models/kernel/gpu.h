@@ -133,6 +133,7 @@ typedef struct {
     uint8_t places;                           /**< Of its instructions those for where its elements are, and of what type. */
     bool every;                               /**< Each of an operator's kernels, if they are several, goes over all of its elements. */
     bool adds;                                /**< Gathers, scatters: every element is added where it belongs, by an access of its own. */
+    uint8_t step;                             /**< Elements of a thread that it waits for at once, before the next ones; 0: as its class has. */
     uint8_t chain;                            /**< Tenths of accesses of a thread for each of its elements, one after the other; 0: trips. */
 } EchGpuName;
 /** Reads a demangled or mangled-enough kernel name. Never fails: kind is ECH_GPU_UNKNOWN where nothing is recognised. */
@@ -140,8 +141,9 @@ void ech_gpu_name(const char *name, EchGpuName *ret);
 
 /** Instructions of an element for its places in all arrays: name->places, but where it is known by how many dimensions, @axes, PyTorch's kernels compute them
  * (0: not known). From sums, products and copies of models on an H100 (traces/gpu_h100-sxm/models): 86 with the operator's own of two and three, of four and
- * more 100, of three arrays 112. Held out: those on an H200. */
-unsigned ech_gpu_place_instructions(const EchGpuName *name, unsigned axes);
+ * more 100, of three arrays 112. Held out: those on an H200. One array written of one that is repeated (@expanded: the
+ * gradient of a mean) takes 53: of ResNet-50 there. Held out: EfficientNet-B0 and RegNetY on an H200. */
+unsigned ech_gpu_place_instructions(const EchGpuName *name, unsigned axes, bool expanded);
 
 /** A launch and its shape; 0 where not known. As text "grid=264x2x1 block=512x1x1 shared=0 registers=32 product=1x5185x1024x4096 rows=82960x5185 scattered=1
  * sectors=36 axes=4 elements=4096 operand_bytes=2"; what a compiled program says of the kernel itself, where a name would not, follows it: "class=product

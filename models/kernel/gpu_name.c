@@ -790,11 +790,11 @@ static uint8_t place_instructions(const char *text, const EchGpuName *name)
     return many ? offsets ? 133 : 107 : 83;
 }
 
-unsigned ech_gpu_place_instructions(const EchGpuName *name, unsigned axes)
+unsigned ech_gpu_place_instructions(const EchGpuName *name, unsigned axes, bool expanded)
 {
     if (axes == 0 || name->places != PLAIN_PLACES)
         return name->places;
-    return axes < 4 ? 73 : name->arrays > 2 ? 99 : 87;
+    return axes < 4 ? (expanded && name->arrays < 3 ? 40 : 73) : name->arrays > 2 ? 99 : 87;
 }
 
 /* cuDNN's "tensorTransformGeneric": an element's place in both arrays by divisions by all dimensions, in a loop of blocks that are there at once. 64 x 168 x
@@ -977,9 +977,13 @@ static void read_norm(const char *text, EchGpuName *ret)
     /* As reductions, but that a mean and variance that go on are divided anew at every element (WelfordOps), as in a norm itself. */
     ret->instructions =
         ret->walks || ret->chain > 0 || (ret->sums_rows && !says_one_of(text, divides)) || (strstr(text, "_quant") && !strstr(text, "norm")) ? 24 : 0;
-    /* Batch norms' own elements, scaled and moved: of ResNet-50's rows of 784 MiB on an H100 (368 us). */
-    if (strstr(text, "transform_input_channels_last") || strstr(text, "backward_elemt_channels_last"))
-        ret->instructions = 52;
+    /* Batch norms' own elements, scaled and moved, and their gradients: of ResNet-50's rows of 784 MiB on an H100 (368 and 484 us). A thread waits for four
+     * loads at once (Normalization.cuh: ELEMENTS_PER_ITER), and 128 rows of blocks, however few channels there are, all take as long: of 64 channels, 144 and
+     * 224 a half or all of the chip waits. Held out: all others of ResNet-50's, and EfficientNet's and RegNetY's on an H200. */
+    if (strstr(text, "transform_input_channels_last") || strstr(text, "backward_elemt_channels_last")) {
+        ret->instructions = strstr(text, "backward_elemt") ? 60 : 51;
+        ret->step = 4;
+    }
     /* RMS norms add up squares, where a layer norm's mean and variance are divided anew at every element (layer_norm_kernel.cu, cuRMSOnlineSum and
      * cuWelfordOnlineSum): as reductions. "vectorized_layer_norm_kernel<c10::bfloat16, float, true>". */
     const char *squares = strstr(text, "vectorized_layer_norm_kernel<"), *ends = squares ? strchr(squares, '>') : NULL;

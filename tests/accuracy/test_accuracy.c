@@ -200,7 +200,7 @@ static void own_h200(void)
     } captures[] = {{"torch_profile.json.gz", {3, 3}},
                     {"jax_profile.xplane.pb.gz", {6, 4}},
                     {"jax-without-graphs_profile.xplane.pb.gz", {6, 4}},
-                    {"models/EfficientNet-B0__256.json.gz", {5, 3}},
+                    {"models/EfficientNet-B0__256.json.gz", {2, 4}},
                     {"models/ConvNeXt-T__128.json.gz", {4, 3}},
                     {"models/RegNetY-8GF__64.json.gz", {12, 12}}};
     static const char *const devices[] = {"h200", "h200-calibrated"};

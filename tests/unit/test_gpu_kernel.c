@@ -397,13 +397,15 @@ START_TEST(axes_of_arrays)
     EchItemWork work;
     ck_assert(ech_gpu_kernel_work(&whole, &name, 1, &launch, &work));
     ck_assert_uint_eq(launch.axes, 4);
-    ck_assert_uint_eq(ech_gpu_place_instructions(&name, 4), 99);
-    ck_assert_uint_eq(ech_gpu_place_instructions(&name, 3), 73);
-    ck_assert_uint_eq(ech_gpu_place_instructions(&name, 0), 71);
+    ck_assert_uint_eq(ech_gpu_place_instructions(&name, 4, false), 99);
+    ck_assert_uint_eq(ech_gpu_place_instructions(&name, 3, false), 73);
+    ck_assert_uint_eq(ech_gpu_place_instructions(&name, 0, false), 71);
     ech_gpu_name("void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(x)>(x)>(int)", &name);
-    ck_assert_uint_eq(ech_gpu_place_instructions(&name, 25), 87);
+    ck_assert_uint_eq(ech_gpu_place_instructions(&name, 25, false), 87);
+    ck_assert_uint_eq(ech_gpu_place_instructions(&name, 2, false), 73);
+    ck_assert_uint_eq(ech_gpu_place_instructions(&name, 2, true), 40);
     ech_gpu_name("void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl<at::native::BinaryFunctor<float, float> >(x)>(int)", &name);
-    ck_assert_uint_eq(ech_gpu_place_instructions(&name, 4), name.places);
+    ck_assert_uint_eq(ech_gpu_place_instructions(&name, 4, false), name.places);
     /* Heads of Llama's, turned, on an H100: 134 MB, 105 us (89 without). */
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
     EchGpuCost cost;
@@ -1968,6 +1970,15 @@ START_TEST(recorded_kernels)
          "grid=16x49x1 block=32x16x1 shared=4097 registers=40 elements=6422528 operand_bytes=2", 25.7e6, 4096, 0, 16.7, 0.1, NULL},
         {"void at::native::batch_norm_collect_statistics_channels_last_kernel<at::native::Var, " BF16 ", float, 4>(x)",
          "grid=32x128x1 block=32x16x1 shared=6145 registers=40 elements=51380224 operand_bytes=2", 102.8e6, 8192, 0, 167.6, 0.1, NULL},
+        /* 64 channels have half of the chip. */
+        {"void at::native::batch_norm_backward_elemt_channels_last_kernel<4, " BF16 ", float, float>(x)",
+         "grid=2x128x1 block=32x16x1 registers=32 elements=51380224 operand_bytes=2", 205.5e6, 102.8e6, 0, 150.8, 0.1, NULL},
+        {"void at::native::batch_norm_backward_elemt_channels_last_kernel<4, " BF16 ", float, float>(x)",
+         "grid=16x128x1 block=32x16x1 registers=32 elements=102760448 operand_bytes=2", 411e6, 205.5e6, 0, 244.5, 0.1, NULL},
+        {"void at::native::batch_norm_transform_input_channels_last_kernel<" BF16 ", float, float, 4>(x)",
+         "grid=2x128x1 block=32x16x1 registers=32 elements=51380224 operand_bytes=2", 102.8e6, 102.8e6, 0, 123.6, 0.1, NULL},
+        {"void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::BUnaryFunctor<" BF16 ", " BF16 ", " BF16 ", x> >(x)>(int)",
+         "grid=50176x1x1 block=128x1x1 registers=18 elements=25690112 operand_bytes=2 axes=2", 1.05e6, 51.4e6, 0, 46.2, 0.1, NULL},
         {"void cudnn::bn_bw_1C11_kernel_new<float, float, float2, 128, true, 1>(x)",
          "grid=64x1x1 block=512x1x1 shared=400 registers=32 rows=64x200704 operand_bytes=4", 102.8e6, 51.4e6, 0, 317, 0.1, NULL},
         {"void cudnn::bn_bw_1C11_kernel_new<__half, float, float2, 512, true, 1>(x)",
