@@ -807,7 +807,8 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
  *
  * wgmma (FlashAttention-3, arXiv 2407.08608, figure 5): the forward without a mask at 16 K of heads of 64 and 256, 497 and 756 TFLOP/s, fits one rate of the
  * products and one time a score; cuDNN's (9.1) is that rate and 595 TFLOP/s for heads of 128. Backward, figure 6: heads of 128 at 16 K, 561 and 516 TFLOP/s,
- * and of 64 at 2 K, 422 and 395.
+ * and of 64 at 2 K, 422 and 395. What a block of cuDNN's gradients waits for besides, 4.1 us, is what its heads of 64 take at 512 and 1 K, 266 and 348
+ * TFLOP/s, over that. Held out: a ViT's of 197 on an H100 (236 us, traces/gpu_h100-sxm/models), and all others there and on an H200.
  *
  * FlexAttention's in Triton: its backward makes scores twice, for the queries' gradient and for the keys', seven products where others have five. On an H100
  * the forward without a mask at 16 K of heads of 64 (pytorch/pytorch pull request 137036: 12.72 ms, 346 TFLOP/s) and of 128 (pytorch/benchmark pull request
@@ -824,9 +825,11 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
 #define WGMMA_SLOTS 7.0         /* a score, beside the products of another warp group */
 #define WGMMA_SLOTS_CUDNN 10.0
 #define WGMMA_GRADIENT_SLOTS 7.5
-#define WGMMA_GRADIENT_SLOTS_CUDNN 12.5
+#define WGMMA_GRADIENT_SLOTS_CUDNN 8.3
+#define GRADIENT_SHARED_CUDNN 0.193 /* as GRADIENT_SHARED */
+#define GRADIENT_TRIPS_CUDNN 7.0    /* of a block, besides its tiles */
 #define DROPOUT_SLOTS                                                                                                                                          \
-    25.0               /* a score's share of Philox's ten rounds for four, and what drops it: GPT-2 124M forward and backward on an H100 (our own capture) */
+    23.0               /* a score's share of Philox's ten rounds for four, and what drops it: GPT-2 124M forward and backward on an H100 (our own capture) */
 #define FLEX_RATE 0.52 /* of the peak */
 #define FLEX_SLOTS 7.2
 #define FLEX_GRADIENT_SLOTS 18.8
@@ -935,7 +938,7 @@ static double score_seconds(const EchGpuChip *chip, const EchGpuKernel *kernel, 
     } else if (wgmma) {
         rate *= WGMMA_RATE;
         slots = name->library ? backward ? WGMMA_GRADIENT_SLOTS_CUDNN : WGMMA_SLOTS_CUDNN : backward ? WGMMA_GRADIENT_SLOTS : WGMMA_SLOTS;
-        slots += backward ? GRADIENT_SHARED * head : 0;
+        slots += !backward ? 0 : head * (name->library ? GRADIENT_SHARED_CUDNN : GRADIENT_SHARED);
         slots += kernel->launch.dropout ? DROPOUT_SLOTS : 0;
     } else {
         rate *= (lanes ? ech_device_number(chip->device, "kernel.fma_share", 1) : instruction_share(chip, false)) * fed_share(chip, head);
@@ -972,9 +975,17 @@ static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, 
     double waves = MAX(ceil(blocks / (chip->sms * resident)), 1), full = blocks / (chip->sms * resident);
     if (blocks > 0)
         compute *= kernel->name.causal && full > 1 ? 1 + 1 / full : waves / full;
-    /* Every wave waits for its first rows and for its last; wide ones come in halves. cuDNN begins the next block's before it has written one's. */
-    double halves = wgmma ? head > 128 ? 2 : 1 : head > 64 ? 2 : 1, trips = kernel->name.library ? TILE_TRIPS : TILE_TRIPS + 2;
-    double parts[3] = {waves * halves * trips * chip->trip, compute, ech_gpu_memory_seconds(chip, (double)kernel->read, (double)kernel->written, blocks)};
+    /* Every wave waits for its first rows and for its last; wide ones come in halves. cuDNN begins the next block's before it has written one's, but for
+     * gradients, whose blocks have two arrays more to wait for and two to add up and write. */
+    bool gradients = kernel->name.library && backward && wgmma;
+    double halves = wgmma       ? head > 128 ? 2 : 1
+                    : head > 64 ? 2
+                                : 1,
+           trips = gradients              ? GRADIENT_TRIPS_CUDNN
+                   : kernel->name.library ? TILE_TRIPS
+                                          : TILE_TRIPS + 2,
+           turns = gradients && kernel->name.causal && full > 1 ? full + 1 : waves;
+    double parts[3] = {turns * halves * trips * chip->trip, compute, ech_gpu_memory_seconds(chip, (double)kernel->read, (double)kernel->written, blocks)};
     if (kernel->name.paged)
         parts[0] += PAGED_TRIPS * chip->trip;
     *ret = (EchGpuCost){.latency = ech_gpu_time(parts[0]),

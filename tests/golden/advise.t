@@ -100,11 +100,11 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
-   1+ checkpoint each block                4.08 GiB         -  84.7 ms    x1.227
-   2  optimizer on host                    3.96 GiB  1.35 GiB  93.1 ms    x1.349
-   3+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.032
-   4+ activations on host, overlapped      4.06 GiB  1.17 GiB   217 ms    x3.143
-   5+ activations on host, waited for      3.46 GiB  1.17 GiB   229 ms    x3.316
+   1+ checkpoint each block                4.08 GiB         -  84.7 ms    x1.226
+   2  optimizer on host                    3.96 GiB  1.35 GiB  93.1 ms    x1.348
+   3+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.030
+   4+ activations on host, overlapped      4.06 GiB  1.17 GiB   217 ms    x3.141
+   5+ activations on host, waited for      3.46 GiB  1.17 GiB   229 ms    x3.313
 
   What to add to 'echelon run', which tells the arrays
    1  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*

@@ -37,14 +37,14 @@ notes
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 69.0 ms, bound by pageable port (47 % of the critical path).
-  No schedule of it is shorter than 67.6 ms on this device; with no overlap at all it takes 84.2 ms.
+  It takes 69.1 ms, bound by pageable port (47 % of the critical path).
+  No schedule of it is shorter than 67.7 ms on this device; with no overlap at all it takes 84.3 ms.
   Steps: 2, the middle one takes 12.1 ms; --step N tells all of this of one alone
     12.1 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
-    11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
+    11.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
   Memory at its fullest
-    hbm: 4.63 GiB live at 48.6 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
+    hbm: 4.63 GiB live at 48.7 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
       1000 MiB  gpt_train.py:59 (functional.py:3561), 2 of them  temporary
       1000 MiB  NllLossBackward0                                 temporary
        500 MiB  gpt_train.py:59 (functional.py:3561), 2 of them  activation
@@ -56,7 +56,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
     aten::to                      33.0 ms   47.8 % ##########..........
     Optimizer.step#AdamW.step     7.27 ms   10.5 % ##..................
     head (Linear)                 6.63 ms    9.6 % ##..................  2.24 ms, -, 4.39 ms
-    blocks.* (Block)              3.39 ms    4.9 % #...................  1.12 ms, -, 2.28 ms
+    blocks.* (Block)              3.48 ms    5.0 % #...................  1.12 ms, -, 2.36 ms
     aten::cross_entropy_loss      3.32 ms    4.8 % #...................
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
     blocks.*.up (Linear)          1.96 ms    2.8 % #...................  701 us, -, 1.25 ms
@@ -74,7 +74,7 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
   It takes 11.8 ms, bound by hbm port (52 % of the critical path).
   Steps: one whole one
-    11.7 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
+    11.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
 
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
@@ -104,14 +104,14 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h10
 $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep: [{path: step, values: [1, 2, 1..2]}]\n' >$T/e.yaml; echelon run $T/e.yaml | grep -E '^ *(1|2|1\.\.2)  '
   1     yes   12.6 ms    1.000  4.63 GiB  hbm port
   2     yes   11.8 ms    0.933  4.63 GiB  hbm port
-  1..2  yes   24.3 ms    1.932  4.63 GiB  hbm port
+  1..2  yes   24.4 ms    1.932  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
-  It takes 43.0 ms, bound by hbm port (43 % of the critical path).
-    It takes 37.7 % less time: 69.0 ms -> 43.0 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
+  It takes 43.0 ms, bound by hbm port (44 % of the critical path).
+    It takes 37.7 % less time: 69.1 ms -> 43.0 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
   It takes 148 ms, bound by the host's launches (52 % of the critical path).
-    It takes 2.15 times as long: 69.0 ms -> 148 ms. Along the critical path: +77.4 ms the host's launches.
-    the host's launches           77.8 ms   52.5 % ##########..........
+    It takes 2.14 times as long: 69.1 ms -> 148 ms. Along the critical path: +77.3 ms the host's launches.
+    the host's launches           77.7 ms   52.4 % ##########..........
     for the host's launches        194 ms   52.5 % ###########.........
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
   It takes 153 ms, bound by pageable port (48 % of the critical path).
@@ -139,13 +139,13 @@ $ echelon import traces/gpt_pytorch.h100 --anonymize -o $T/a.ech >/dev/null 2>&1
   Steps: 2, the middle one takes 37.4 ms; --step N tells all of this of one alone
 $ for how in checkpoint save_on_cpu; do echelon run --trace traces/gpt_pytorch_measures.h100/$how.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/p;/Steps/,/^$/p'; done
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 13.0 ms; --step N tells all of this of one alone
-    13.0 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.09 GiB
+  Steps: 2, the middle one takes 13.1 ms; --step N tells all of this of one alone
+    13.1 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.09 GiB
     12.7 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
 
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.22 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 99.4 ms; --step N tells all of this of one alone
-    99.4 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
+  Steps: 2, the middle one takes 99.5 ms; --step N tells all of this of one alone
+    99.5 ms from Optimizer.step#AdamW.step to the next, 234 kernels, at most 3.46 GiB
     99.1 ms from Optimizer.step#AdamW.step to the next, 180 kernels, at most 3.46 GiB
 
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=layers.*' | grep 'remat: left'
@@ -167,7 +167,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=arguments,names=optimizer' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.96 GiB of 78.6 GiB (5 %), host 692 MiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 40.8 ms; --step N tells all of this of one alone
-    31.7 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
+    31.8 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
     40.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
 
   - offload: 20 arrays (692 MiB) on the host; 70 copies there (2.13 GiB) and 74 back (1.73 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
