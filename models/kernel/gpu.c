@@ -807,8 +807,8 @@ static bool price_product(const EchGpuChip *chip, const EchGpuKernel *kernel, Ec
  *
  * wgmma (FlashAttention-3, arXiv 2407.08608, figure 5): the forward without a mask at 16 K of heads of 64 and 256, 497 and 756 TFLOP/s, fits one rate of the
  * products and one time a score; cuDNN's (9.1) is that rate and 595 TFLOP/s for heads of 128. Backward, figure 6: heads of 128 at 16 K, 561 and 516 TFLOP/s,
- * and of 64 at 2 K, 422 and 395. What a block of cuDNN's gradients waits for besides, 4.1 us, is what its heads of 64 take at 512 and 1 K, 266 and 348
- * TFLOP/s, over that. Held out: a ViT's of 197 on an H100 (236 us, traces/gpu_h100-sxm/models), and all others there and on an H200.
+ * and of 64 at 2 K, 422 and 395. A block of cuDNN's gradients waits for seven trips besides, as its heads of 64 at 512 and 1 K have it, 266 and 348 TFLOP/s.
+ * Held out: a ViT's of 197 on an H100 (236 us, traces/gpu_h100-sxm/models), and all others there and on an H200.
  *
  * FlexAttention's in Triton: its backward makes scores twice, for the queries' gradient and for the keys', seven products where others have five. On an H100
  * the forward without a mask at 16 K of heads of 64 (pytorch/pytorch pull request 137036: 12.72 ms, 346 TFLOP/s) and of 128 (pytorch/benchmark pull request
