@@ -12,9 +12,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     g_autoptr(EchTrace) trace = ech_trace_file_read((const char *)data, size, "fuzz", NULL);
     if (!trace || ech_trace_n_ops(trace) > 2000)
         return 0;
-    static const char *const specs[] = {
-        "unplan", "pad:align=1KiB", "pin", "offload:idle=0,above=1", "prefetch:depth=2", "plan", "remat:above=1", "offload:what=arguments,above=1,overlap=true",
-        "plan",   "serial"};
+    static const char *const specs[] = {"unplan",
+                                        "pad:align=1KiB",
+                                        "pin",
+                                        "offload:idle=0,above=1",
+                                        "prefetch:depth=2",
+                                        "plan",
+                                        "remat:above=1",
+                                        "slice:above=1",
+                                        "offload:what=arguments,above=1,overlap=true",
+                                        "plan",
+                                        "serial"};
     for (size_t k = 0; k < G_N_ELEMENTS(specs); k++) {
         g_autoptr(GError) error = NULL;
         g_autoptr(EchDiag) diag = ech_diag_new();

@@ -151,9 +151,9 @@ static size_t overlaps(const EchTrace *trace, const EchRun *run, const char *wha
     return checked;
 }
 
-static const char *const programs[] = {"adam_moments.v5e",    "adam_none.h100",     "cache_scan.v5e",  "decode_64.v5e",          "gpt_everything.h100",
-                                       "gpt_everything.v5e",  "gpt_offload.h100",   "gpt_offload.v6e", "gpt_unrolled_kept.h100", "gpt_unrolled_overlap.h100",
-                                       "mlp_activations.v5e", "mlp_parameters.v6e", "sharded_mlp.v5e"};
+static const char *const programs[] = {"adam_stacked_none.v5e",  "adam_stacked_none.h100",    "adam_moments.v5e",    "adam_none.h100",     "cache_scan.v5e",
+                                       "decode_64.v5e",          "gpt_everything.h100",       "gpt_everything.v5e",  "gpt_offload.h100",   "gpt_offload.v6e",
+                                       "gpt_unrolled_kept.h100", "gpt_unrolled_overlap.h100", "mlp_activations.v5e", "mlp_parameters.v6e", "sharded_mlp.v5e"};
 /* Passes over programs come first. */
 static const struct {
     const char *program[5], *trace[5];
@@ -174,6 +174,9 @@ static const struct {
     {{NULL}, {"offload:what=arguments,above=4KiB", "prefetch:depth=2", "plan", NULL}},
     {{NULL}, {"remat:above=1", "plan", NULL}},
     {{NULL}, {"remat:above=1", "offload:what=arguments,above=4KiB", "prefetch", "plan", NULL}},
+    {{NULL}, {"slice:above=1", "plan", NULL}},
+    {{NULL}, {"slice:above=1", "offload:what=arguments,above=4KiB", "plan", NULL}},
+    {{NULL}, {"remat:above=1", "slice:above=1", "offload:what=arguments,above=4KiB,overlap=true", "prefetch", NULL}},
     {{"donate:what=none", "place:prefetches=3", NULL}, {NULL}},
     {{"place:policy=none", "donate", NULL}, {"offload:what=arguments,above=4KiB,overlap=true", "prefetch", NULL}},
     {{"place:vmem=4MiB", NULL}, {"prefetch:lookahead=10", NULL}},
