@@ -23,6 +23,7 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --engine native --pass 'off
     So this offload saves 1.15 GiB of hbm for 1.53 GiB on the host.
   - offload: 8 arrays (1.53 GiB) on the host; 8 copies there (1.53 GiB) and 8 back (1.53 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
   - offload: kernels are those compiled without it; the compiler's places do not hold any more
+  - offload: XLA brings back early, many at once, what no loop takes slice by slice: of stacks of layers that saved nothing (pass slice before this one updates them layer by layer, as a program can)
 $ echelon run --trace mlp_none.h100 --device h100-sxm --engine native --pass offload:names=*mlp_offload.py:19*,idle=0.2 2>&1 | grep -E 'It (fits|takes)|offload:|So this'
   after pass offload:names=*mlp_offload.py:19*,idle=0.2
   It fits. hbm 56.3 MiB of 79.1 GiB (0 %), host 2.50 MiB of 2 TiB (0 %)
