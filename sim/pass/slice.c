@@ -9,8 +9,9 @@
 
 #include <string.h>
 
-/* MAX_BESIDE: bytes of what every iteration reads whole, rates and counters. */
-enum { MAX_SLICES = 4096, MIN_DIMENSIONS = 3, MAX_BESIDE = 65536 };
+/* What stacks of layers are, where a first dimension of another kind (of features, before heads) has more and smaller slices. MAX_BESIDE: bytes of what every
+ * iteration reads whole, rates and counters. */
+enum { MAX_SLICES = 512, MIN_DIMENSIONS = 3, MIN_SLICE = 65536, MAX_BESIDE = 65536 };
 
 typedef struct {
     char *names;
@@ -40,13 +41,18 @@ static const char *stacked(const char *shape, size_t *ret_length)
     return open + 1;
 }
 
+static bool takes_all(const EchSurvey *s, const EchUse *use)
+{
+    const EchBuffer *b = &s->buffers[use->buffer];
+    return use->bytes >= (b->dense > 0 ? b->dense : b->bytes);
+}
+
 /* The dimensions of a stack that @use takes whole; NULL where it takes none. */
 static const char *stack_of(const EchSurvey *s, const EchUse *use, size_t *ret_length)
 {
-    const EchBuffer *b = &s->buffers[use->buffer];
-    if (b->shape == ECH_NONE || use->bytes < (b->dense > 0 ? b->dense : b->bytes) || use->pattern == ECH_PATTERN_RANDOM)
-        return NULL;
-    return stacked(ech_trace_string(s->t, b->shape), ret_length);
+    EchId shape = s->buffers[use->buffer].shape;
+    bool whole = shape != ECH_NONE && takes_all(s, use) && use->pattern != ECH_PATTERN_RANDOM;
+    return whole ? stacked(ech_trace_string(s->t, shape), ret_length) : NULL;
 }
 
 static bool reads(const EchSurvey *s, const EchOp *o, EchId buffer)
@@ -57,10 +63,11 @@ static bool reads(const EchSurvey *s, const EchOp *o, EchId buffer)
     return false;
 }
 
-/* How many slices kernel @op can go through one after the other; 0: none. *@ret_updated grows by what it updates. */
+/* How many slices kernel @op can go through one after the other; 0: none. *@ret_updated: what it updates in place, whole arrays. */
 static uint64_t slices_of(const EchSurvey *s, EchId op, const SliceOptions *options, EchBytes *ret_updated)
 {
     const EchOp *o = &s->ops[op];
+    *ret_updated = 0;
     if (o->kind != ECH_OP_KERNEL || o->queue != s->core)
         return 0;
     for (uint32_t k = 0; k < o->n_work; k++)
@@ -68,29 +75,29 @@ static uint64_t slices_of(const EchSurvey *s, EchId op, const SliceOptions *opti
             return 0;
     const char *dimensions = NULL;
     size_t length = 0;
-    EchBytes updated = 0;
+    EchBytes least = UINT64_MAX;
+    bool other = false;
     for (uint32_t u = 0; u < o->n_uses; u++) {
         const EchUse *use = &s->uses[o->first_use + u];
         if (use->access != ECH_WRITE || use->bytes < options->above || !reads(s, o, use->buffer) ||
             !ech_survey_fits_name(s, ech_survey_root(s, use->buffer), options->names))
             continue;
+        *ret_updated = ech_bytes_add(*ret_updated, takes_all(s, use) ? use->bytes : 0);
         dimensions = stack_of(s, use, &length);
-        if (!dimensions)
-            return 0;
-        updated = ech_bytes_add(updated, use->bytes);
+        least = MIN(least, use->bytes);
+        other |= !dimensions;
     }
-    for (uint32_t u = 0; dimensions && u < o->n_uses; u++) {
-        const EchUse *use = &s->uses[o->first_use + u];
-        size_t other = 0;
-        const char *same = stack_of(s, use, &other);
-        if (!(use->access == ECH_READ && use->bytes <= MAX_BESIDE) && !(same && other == length && strncmp(same, dimensions, length) == 0))
-            return 0;
-    }
-    uint64_t n = dimensions ? g_ascii_strtoull(dimensions, NULL, 10) : 0;
-    if (n < 2 || n > MAX_SLICES)
+    if (!dimensions || other)
         return 0;
-    *ret_updated = ech_bytes_add(*ret_updated, updated);
-    return n;
+    for (uint32_t u = 0; u < o->n_uses; u++) {
+        const EchUse *use = &s->uses[o->first_use + u];
+        size_t same_length = 0;
+        const char *same = stack_of(s, use, &same_length);
+        if (!(use->access == ECH_READ && use->bytes <= MAX_BESIDE) && !(same && same_length == length && strncmp(same, dimensions, length) == 0))
+            return 0;
+    }
+    uint64_t n = g_ascii_strtoull(dimensions, NULL, 10);
+    return n >= 2 && n <= MAX_SLICES && least / n >= MIN_SLICE ? n : 0;
 }
 
 typedef struct {
@@ -171,20 +178,27 @@ static EchTrace *slice_run(const void *options, const EchDevice *device, EchTrac
 {
     g_auto(EchSurvey) s = {0};
     g_autoptr(GArray) slices = g_array_new(FALSE, TRUE, sizeof(uint64_t));
-    EchBytes updated = 0;
+    EchBytes updated = 0, all = 0;
     uint64_t least = UINT64_MAX, most = 0;
     guint n = 0;
     if (ech_survey_init(&s, in, device)) {
         g_array_set_size(slices, (guint)s.n);
         for (EchId i = 0; i < s.n; i++) {
-            uint64_t of = slices_of(&s, i, options, &updated);
+            EchBytes here;
+            uint64_t of = slices_of(&s, i, options, &here);
             g_array_index(slices, uint64_t, i) = of;
+            all = ech_bytes_add(all, here);
             if (of == 0)
                 continue;
+            updated = ech_bytes_add(updated, here);
             least = MIN(least, of);
             most = MAX(most, of);
             n++;
         }
+    }
+    if (n > 0 && updated < all / 2) { /* blocks one after the other, some of whose arrays have three dimensions */
+        ech_diag_remark(diag, "slice: left the trace as it is: most of what is updated in place is no stack of layers");
+        return ech_trace_ref(in);
     }
     if (n == 0) {
         ech_diag_remark(diag, "slice: left the trace as it is: no kernel updates stacked arrays (of three dimensions or more) in place, element by element "

@@ -35,11 +35,12 @@ static const struct {
     /* Elements may hang on each other: it does not work in place, or multiplies matrices. */
     {"f32[10,1000,100000]{2,1,0}", "f32[10,1000,100000]{2,1,0}", NULL, "slice", 4000000000, 4, 4000000000, false, false, 0},
     {"f32[10,1000,100000]{2,1,0}", "f32[10,1000,100000]{2,1,0}", NULL, "slice", 4000000000, 4, 4000000000, true, true, 0},
-    /* No stack, one that does not lie layer after layer, one of a single layer, and one of too many. */
+    /* No stack, one that does not lie layer after layer, one of a single layer, and one of too many: of features, before heads. */
     {"f32[10000,100000]{1,0}", "f32[10000,100000]{1,0}", NULL, "slice", 4000000000, 4, 4000000000, true, false, 0},
     {"f32[10,1000,100000]{2,0,1}", "f32[10,1000,100000]{2,0,1}", NULL, "slice", 4000000000, 4, 4000000000, true, false, 0},
     {"f32[1,10000,100000]{2,1,0}", "f32[1,10000,100000]{2,1,0}", NULL, "slice", 4000000000, 4, 4000000000, true, false, 0},
     {"f32[10000,1000,100]{2,1,0}", "f32[10000,1000,100]{2,1,0}", NULL, "slice", 4000000000, 4, 4000000000, true, false, 0},
+    {"f32[500,2,1000]{2,1,0}", "f32[500,2,1000]{2,1,0}", NULL, "slice", 4000000, 4, 4000000, true, false, 0},
     {"f32[10,1000,100000]", "f32[10,1000,100000]{2,1,0}", NULL, "slice", 4000000000, 4, 4000000000, true, false, 0},
     /* Of another shape, read in part, and with more beside it than rates are. */
     {"f32[10,1000,100000]{2,1,0}", "f32[1000,10,100000]{2,1,0}", NULL, "slice", 4000000000, 4, 4000000000, true, false, 0},
@@ -51,9 +52,10 @@ static const struct {
 static EchTrace *update(int i)
 {
     g_autoptr(EchTraceBuilder) b = ech_test_begin();
-    EchId w = array(b, "w", updates[i].weights, large), g = array(b, "g", updates[i].gradient, large);
+    EchBytes size = updates[i].written < GB ? updates[i].written : large;
+    EchId w = array(b, "w", updates[i].weights, size), g = array(b, "g", updates[i].gradient, size);
     EchId rate = array(b, "rate", "f32[102400]{0}", 409600);
-    ech_trace_builder_peek_buffer(b, g)->bytes = MAX(updates[i].gradient_bytes, large / 2);
+    ech_trace_builder_peek_buffer(b, g)->bytes = MAX(updates[i].gradient_bytes, size / 2);
     ech_test_kernel(b, 0, g, ECH_READ, updates[i].gradient_bytes);
     ech_trace_builder_use(b, rate, ECH_READ, updates[i].beside, ECH_PATTERN_STREAM, ECH_INFERRED);
     if (updates[i].in_place)
@@ -87,6 +89,25 @@ START_TEST(which)
     g_autoptr(EchRun) before = ech_test_replay(in, device), after = ech_test_replay(out, device);
     ck_assert_int_le(llabs(before->makespan - after->makespan), 1000);
     ck_assert_uint_eq(ech_test_peak(before, "hbm"), ech_test_peak(after, "hbm"));
+}
+END_TEST
+
+/* Blocks one after the other, one array of which has three dimensions: no layers. */
+START_TEST(mostly_others)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    for (unsigned k = 0; k < 3; k++) {
+        EchId w = array(b, "w", k == 0 ? updates[0].weights : "f32[10000,100000]{1,0}", large);
+        ech_test_kernel(b, 0, w, ECH_READ, large);
+        ech_trace_builder_use(b, w, ECH_WRITE, large, ECH_PATTERN_STREAM, ECH_INFERRED);
+    }
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"slice", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    ck_assert(out == in);
+    ck_assert(ech_test_says(diag, "slice: left the trace as it is: most of what is updated in place is no stack of layers"));
 }
 END_TEST
 
@@ -197,6 +218,7 @@ int main(void)
     TCase *tcase = tcase_create("slice");
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, which, 0, G_N_ELEMENTS(updates));
+    tcase_add_test(tcase, mostly_others);
     tcase_add_loop_test(tcase, then_offloaded, 0, G_N_ELEMENTS(offloaded));
     tcase_add_loop_test(tcase, launched_in_a_loop, 0, G_N_ELEMENTS(launches));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
