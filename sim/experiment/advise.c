@@ -463,9 +463,10 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
     if (!t->row.nothing && t->measure && a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= a->advice->base.hbm)
         t->row.nothing = g_strdup("no less is needed");
-    if (t->row.run.fits && a->advice->base.fits && spares_little(a, &t->row.run))
+    if (t->row.run.fits && a->advice->base.fits && spares_little(a, &t->row.run)) {
+        t->row.run.fits = false;
         t->row.run.narrow = true;
-    t->row.run.fits &= !t->row.run.narrow;
+    }
     /* What allocators place as it comes and does not fit has ended before all that could go went. */
     if (!t->row.nothing && (t->row.run.makespan > 0 || a->xla))
         t->row.nothing = nothing_sent(a, t);

@@ -633,6 +633,8 @@ static void end(Writer *w, const Stay *stay)
     if (stay->waits && !stay->at.writes) {
         put_wait(w, name);
         depend_on_users(w, stay, buffer);
+        if (w->fetched[buffer] != ECH_NONE)
+            ech_trace_builder_dep(w->b, w->fetched[buffer], 0);
     }
     if (stay->at.writes && !stay->last) {
         EchBytes bytes = ech_trace_builder_peek_buffer(w->b, on_device)->bytes;

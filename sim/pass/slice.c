@@ -196,13 +196,13 @@ static EchTrace *slice_run(const void *options, const EchDevice *device, EchTrac
             n++;
         }
     }
-    if (n > 0 && updated < all / 2) { /* blocks one after the other, some of whose arrays have three dimensions */
-        ech_diag_remark(diag, "slice: left the trace as it is: most of what is updated in place is no stack of layers");
-        return ech_trace_ref(in);
-    }
-    if (n == 0) {
-        ech_diag_remark(diag, "slice: left the trace as it is: no kernel updates stacked arrays (of three dimensions or more) in place, element by element "
-                              "(donated arguments are: pass donate)");
+    /* Blocks one after the other may have some arrays of three dimensions. */
+    const char *why = n == 0
+                          ? "no kernel updates stacked arrays (of three dimensions or more) in place, element by element (donated arguments are: pass donate)"
+                      : updated < all / 2 ? "most of what is updated in place is no stack of layers"
+                                          : NULL;
+    if (why) {
+        ech_diag_remark(diag, "slice: left the trace as it is: %s", why);
         return ech_trace_ref(in);
     }
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(in));

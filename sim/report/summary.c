@@ -438,7 +438,8 @@ static void append_narrow(GString *out, const EchReport *report, EchBytes most, 
     if (most == 0)
         return;
     g_autofree char *bytes = ech_format_bytes(most);
-    const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to"), *early = ech_trace_get_property(report->trace, "offload_early_bytes");
+    const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to");
+    bool early = ech_report_fetched_early(report) > 0;
     g_autofree char *remat = times ? g_strdup_printf("Compilers asked for jax.checkpoint have taken up to %s times what remat says", times) : NULL;
     g_autofree char *know = ech_report_how_to_know(report->device->name);
     g_autofree char *text = g_strdup_printf("%s%s%s; that would be %s of hbm%s. %s", remat ? remat : "", remat && early ? ". " : "",

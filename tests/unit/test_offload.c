@@ -339,6 +339,33 @@ START_TEST(other_queues)
 }
 END_TEST
 
+/* Read whole by a copy of another queue that is under way until a loop, which takes slices of it: what stood for it is given back once the copy is over. */
+START_TEST(read_before_its_slices)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId stack_of = ech_test_buffer(b, "stack", GB, ECH_ROLE_PARAMETER, true), there = ech_test_buffer(b, "there", GB, ECH_ROLE_UNKNOWN, true);
+    EchOp copy = copy_in(b);
+    copy.memory_from = copy.memory_to;
+    EchId read = ech_trace_builder_op(b, copy);
+    ech_trace_builder_use(b, stack_of, ECH_READ, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_use(b, there, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    EchId loop = ech_test_loop(b, 10);
+    ech_trace_builder_dep(b, read, 0);
+    ech_test_kernel(b, 40 * ms, stack_of, ECH_READ, GB / 10);
+    ech_test_close_loop(b, loop);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"offload:what=arguments,names=stack", "plan", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    const EchOp *first_free = ech_test_op(out, ECH_OP_FREE, "stack"), *wait = first_free - 1;
+    ck_assert_uint_eq(wait->kind, ECH_OP_WAIT);
+    ck_assert_uint_eq(wait->n_deps, 2); /* and what brought it */
+    ck_assert_ptr_eq(&ech_trace_ops(out)[ech_trace_deps(out)[wait->first_dep].op], ech_test_op(out, ECH_OP_COPY, "copy"));
+    ck_assert(!ech_test_says(diag, "plan: left the trace as it is"));
+}
+END_TEST
+
 /* Sent on by a copy of another queue while what computes goes on: it is on the device until that is waited for, and does not come a second time for what
  * reads it meanwhile. */
 START_TEST(sent_on)
@@ -662,6 +689,7 @@ int main(void)
     tcase_add_test(tcase, in_parts);
     tcase_add_test(tcase, views_stay);
     tcase_add_test(tcase, argument);
+    tcase_add_test(tcase, read_before_its_slices);
     tcase_add_test(tcase, stack);
     tcase_add_test(tcase, whole_in_loop);
     tcase_add_test(tcase, other_queues);
