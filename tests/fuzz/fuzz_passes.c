@@ -18,9 +18,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         "offload:idle=0,above=1",
                                         "prefetch:depth=2",
                                         "plan",
+                                        "schedule:copies=2,memory=1MiB",
                                         "remat:above=1",
                                         "slice:above=1",
                                         "offload:what=arguments,above=1,overlap=true",
+                                        "schedule",
                                         "plan",
                                         "serial"};
     for (size_t k = 0; k < G_N_ELEMENTS(specs); k++) {

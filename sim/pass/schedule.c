@@ -1,0 +1,787 @@
+/* schedule: copies between the device and the host begin, and are waited for, where XLA's latency-hiding scheduler has them.
+ *
+ * Each body of a loop, and what is around them all, is scheduled by itself (models/place/latency_hiding.h), inner ones first. Kernels, and copies within the
+ * device, keep their order, so that what lies in on-chip memory stays where it is. What a copy brings is taken where it begins; what one takes away is given
+ * back where it is waited for. */
+#include "models/place/latency_hiding.h"
+#include "sim/base/compare.h"
+#include "sim/pass/pass.h"
+#include "sim/pass/survey.h"
+
+#include <string.h>
+
+typedef struct {
+    uint64_t copies, reruns;
+    EchBytes memory;
+} ScheduleOptions;
+
+static const EchParam schedule_params[] = {
+    {"copies", ECH_PARAM_U64, offsetof(ScheduleOptions, copies), "0", "0", "1000000", NULL,
+     "copies from and to the host under way at a time, at most; 0: as XLA has it, 5 on TPUs, 2 on GPUs"},
+    {"memory", ECH_PARAM_BYTES, offsetof(ScheduleOptions, memory), "0", NULL, NULL, NULL,
+     "device memory that it keeps to where it can; 0: 95 % of what there is, XLA's default (xla_tpu_scheduler_percent_shared_memory_limit)"},
+    {"reruns", ECH_PARAM_U64, offsetof(ScheduleOptions, reruns), "1", "0", "100", NULL,
+     "times that it tries again with a tenth less, where more is needed (xla_latency_hiding_scheduler_rerun)"},
+    {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
+};
+
+/* A copy between the device and the host that is moved. */
+typedef struct {
+    EchId op, region;
+    EchId on_device, on_host; /* roots */
+    EchId alloc, free;        /* where memory of what it writes is taken, and of what it reads given back; ECH_NONE: nowhere in its region */
+    bool in, started, done;   /* the last two as the trace is written */
+    EchId needed;             /* op at its level before which it must be over; ECH_NONE: its region's end */
+    EchId behind;             /* op at its level that it starts behind; ECH_NONE: none */
+    EchId waited;             /* op at its level that it is waited for behind; ECH_NONE: none */
+    EchId used;               /* last op at its level besides such copies that uses what it reads; ECH_NONE: none */
+    EchId made;               /* from the device: KERNEL that updates what was brought, into an array of its own; ECH_NONE: none */
+    EchTime depth;
+} Copy;
+
+/* Where something of a copy is put, in a list by where that is. */
+typedef struct {
+    uint32_t copy;
+    bool done;
+    EchId region;
+    guint next; /* 1 + the next one at the same place; 0: none */
+} Event;
+
+typedef struct {
+    EchSurvey s;
+    EchUsers users; /* of roots */
+    const ScheduleOptions *o;
+    uint32_t limit;
+    bool tpu;
+    EchBytes memory;
+    GArray *copies; /* Copy, in their order */
+    uint32_t *copy_of; /* per op: 1 + the copy that it is, or is the ALLOC or FREE of; 0: none */
+    bool *waits;       /* per op: a WAIT for such copies, for which others stand */
+    bool *dropped;     /* per op: a WAIT for nothing else */
+    EchId *waiter;     /* per op of another queue: the first of the core that waits for it; itself where none does, and of other ops */
+    uint32_t *flying;  /* per LOOP: copies under way at a time inside */
+    EchTime *depth;    /* per op: as EchHideStep.depth */
+    guint *events_at;  /* per op, n: 1 + the first Event before it */
+    GArray *events;
+    EchBytes most;     /* as the scheduler counts */
+} Pass;
+
+static Copy *copy_at(const Pass *p, uint32_t k)
+{
+    return &g_array_index(p->copies, Copy, k);
+}
+
+static EchId later_of(EchId a, EchId b)
+{
+    return a == ECH_NONE ? b : b == ECH_NONE ? a : MAX(a, b);
+}
+
+static EchId end_of_region(const Pass *p, EchId region)
+{
+    return region == ECH_NONE ? (EchId)p->s.n : p->s.end[region];
+}
+
+/* ---- which copies ---- */
+
+static bool is_host_copy(const Pass *p, EchId op)
+{
+    const EchSurvey *s = &p->s;
+    const EchOp *o = &s->ops[op];
+    if (o->kind != ECH_OP_COPY || o->queue == s->core || o->n_uses < 2)
+        return false;
+    return (o->memory_from == s->hbm && ech_survey_is_host(s, o->memory_to)) || (o->memory_to == s->hbm && ech_survey_is_host(s, o->memory_from));
+}
+
+/* Of a buffer's users the first behind @op at the level of @region, past @op. */
+static uint32_t first_user_behind(const Pass *p, EchId root, EchId op)
+{
+    uint32_t low = p->users.first[root], high = p->users.first[root + 1];
+    ECH_SEARCH(low, high, at, p->users.op[at] <= op);
+    return low;
+}
+
+static void find_copies(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    g_autofree EchId *alloc = g_new(EchId, s->n_buffers + 1);
+    for (size_t b = 0; b <= s->n_buffers; b++)
+        alloc[b] = ECH_NONE;
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        if (o->kind == ECH_OP_ALLOC)
+            alloc[ech_survey_root(s, o->target)] = i;
+        if (!is_host_copy(p, i))
+            continue;
+        bool in = o->memory_to == s->hbm;
+        EchId from = ech_survey_root(s, s->uses[o->first_use].buffer), to = ech_survey_root(s, s->uses[o->first_use + 1].buffer);
+        Copy c = {.op = i,
+                  .region = s->region[i],
+                  .in = in,
+                  .on_device = in ? to : from,
+                  .on_host = in ? from : to,
+                  .alloc = ECH_NONE,
+                  .free = ECH_NONE,
+                  .needed = ECH_NONE,
+                  .behind = ECH_NONE,
+                  .waited = ECH_NONE,
+                  .used = ECH_NONE,
+                  .made = ECH_NONE};
+        /* Memory of the device that it does not take itself is somebody else's before. */
+        EchId a = alloc[to];
+        if (a != ECH_NONE && s->region[a] == c.region && p->copy_of[a] == 0 && p->users.op[first_user_behind(p, to, a)] == i) {
+            c.alloc = a;
+            p->copy_of[a] = p->copies->len + 1;
+        } else if (in)
+            continue;
+        else if (a != ECH_NONE && s->region[a] == c.region)
+            c.behind = a;
+        p->copy_of[i] = p->copies->len + 1;
+        g_array_append_val(p->copies, c);
+    }
+    /* What is given back first behind each. */
+    g_autofree EchId *freed = alloc;
+    alloc = NULL;
+    for (size_t b = 0; b <= s->n_buffers; b++)
+        freed[b] = ECH_NONE;
+    uint32_t k = p->copies->len;
+    for (EchId i = (EchId)s->n; i-- > 0;) {
+        if (s->ops[i].kind == ECH_OP_FREE)
+            freed[ech_survey_root(s, s->ops[i].target)] = i;
+        if (k == 0 || copy_at(p, k - 1)->op != i)
+            continue;
+        Copy *c = copy_at(p, --k);
+        EchId f = freed[c->in ? c->on_host : c->on_device];
+        /* Of several that read the same the last gives it back. */
+        if (f != ECH_NONE && s->region[f] == c->region && p->copy_of[f] == 0) {
+            c->free = f;
+            p->copy_of[f] = k + 1;
+        }
+    }
+}
+
+/* The copy that an op is, or NULL. */
+static Copy *moved(const Pass *p, EchId op)
+{
+    uint32_t k = p->copy_of[op];
+    return k > 0 && copy_at(p, k - 1)->op == op ? copy_at(p, k - 1) : NULL;
+}
+
+static void find_waits(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        p->waiter[i] = i;
+        bool any = false, other = o->kind != ECH_OP_WAIT || o->target != ECH_NONE;
+        for (uint32_t d = 0; d < o->n_deps && o->queue == s->core; d++) {
+            const EchDep *dep = &s->deps[o->first_dep + d];
+            bool copy = dep->distance == 0 && s->region[dep->op] == s->region[i] && moved(p, dep->op);
+            any |= copy;
+            other |= !copy && s->ops[dep->op].queue != s->core;
+            if (dep->distance == 0 && s->ops[dep->op].queue != s->core && p->waiter[dep->op] == dep->op)
+                p->waiter[dep->op] = i;
+        }
+        p->waits[i] = any && o->kind == ECH_OP_WAIT && o->target == ECH_NONE;
+        p->dropped[i] = p->waits[i] && !other;
+    }
+}
+
+/* ---- what they are between ---- */
+
+static bool writes(const Pass *p, EchId op, EchId root)
+{
+    bool reads, writes;
+    (void)ech_survey_access(&p->s, op, root, &reads, &writes);
+    return writes;
+}
+
+/* The op at @level by which what computes knows that @op is over. */
+static EchId over_at(const Pass *p, EchId op, EchId level)
+{
+    EchId waiter = ech_survey_at_level(&p->s, p->waiter[op], level);
+    return waiter != ECH_NONE ? waiter : ech_survey_at_level(&p->s, op, level);
+}
+
+static void add_order(GArray *orders, const Pass *p, const Copy *done, const Copy *start)
+{
+    EchHideOrder order = {.done = (uint32_t)(done - copy_at(p, 0)), .start = (uint32_t)(start - copy_at(p, 0))};
+    if (done->region == start->region && order.done < order.start)
+        g_array_append_val(orders, order);
+}
+
+/* Uses of @root around copy @c: what writes it before, and what comes behind, at its level. @source: it reads that, and is behind those alone that write it. */
+static void look_at(Pass *p, Copy *c, EchId root, bool source, GArray *orders)
+{
+    const EchSurvey *s = &p->s;
+    EchId begin = c->region == ECH_NONE ? 0 : c->region + 1, end = end_of_region(p, c->region);
+    uint32_t at = first_user_behind(p, root, c->op);
+    for (uint32_t u = at; u < p->users.first[root + 1] && p->users.op[u] < end; u++) {
+        EchId op = p->users.op[u];
+        Copy *other = moved(p, op);
+        bool clashes = !source || writes(p, op, root);
+        if (!clashes)
+            continue;
+        if (other && other->region == c->region) {
+            add_order(orders, p, c, other);
+            break; /* what comes behind that is behind this, too */
+        }
+        EchId here = ech_survey_at_level(s, op, c->region);
+        c->needed = c->needed == ECH_NONE ? here : MIN(c->needed, here);
+        break;
+    }
+    for (uint32_t u = at; u-- > p->users.first[root];) {
+        EchId op = p->users.op[u];
+        if (op == c->op)
+            continue;
+        if (op < begin)
+            break;
+        Copy *other = moved(p, op);
+        if (source && !writes(p, op, root))
+            continue;
+        if (other && other->region == c->region)
+            add_order(orders, p, other, c);
+        else
+            c->behind = later_of(c->behind, over_at(p, op, c->region));
+        if (source || writes(p, op, root))
+            break; /* what is before that is before this, too */
+    }
+}
+
+static void find_bounds(Pass *p, GArray *orders)
+{
+    const EchSurvey *s = &p->s;
+    for (uint32_t k = 0; k < p->copies->len; k++) {
+        Copy *c = copy_at(p, k);
+        const EchOp *o = &s->ops[c->op];
+        look_at(p, c, c->on_host, c->in, orders);
+        look_at(p, c, c->on_device, !c->in, orders);
+        for (uint32_t d = 0; d < o->n_deps; d++) {
+            const EchDep *dep = &s->deps[o->first_dep + d];
+            if (dep->distance > 0 || s->ops[dep->op].queue == s->core)
+                continue; /* of the core: where it was asked for, not what it needs */
+            if (moved(p, dep->op))
+                add_order(orders, p, moved(p, dep->op), c);
+            else
+                c->behind = later_of(c->behind, over_at(p, dep->op, c->region));
+        }
+        EchId until = c->free != ECH_NONE ? c->free : end_of_region(p, c->region), source = c->in ? c->on_host : c->on_device;
+        for (uint32_t u = p->users.first[source]; u < p->users.first[source + 1] && p->users.op[u] < until; u++) {
+            EchId here = ech_survey_at_level(s, p->users.op[u], c->region);
+            if (here != ECH_NONE && !moved(p, here))
+                c->used = later_of(c->used, here);
+            else if (here != ECH_NONE && here != c->op && c->free != ECH_NONE)
+                add_order(orders, p, moved(p, here), c); /* which gives it back */
+        }
+    }
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        if (moved(p, i))
+            continue;
+        for (uint32_t d = 0; d < o->n_deps; d++) {
+            const EchDep *dep = &s->deps[o->first_dep + d];
+            Copy *c = dep->distance == 0 ? moved(p, dep->op) : NULL;
+            EchId here = c ? ech_survey_at_level(s, i, c->region) : ECH_NONE;
+            if (here == ECH_NONE)
+                continue;
+            if (!p->waits[i])
+                c->needed = c->needed == ECH_NONE ? here : MIN(c->needed, here);
+            else if (!p->dropped[i])
+                c->waited = later_of(c->waited, here);
+        }
+    }
+}
+
+/* What is brought, updated and sent back is updated into another array: XLA updates in place what it was given, not what a copy brings. */
+static void find_updates(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    g_autofree EchId *brought = g_new(EchId, s->n_buffers + 1);
+    g_autofree bool *viewed = g_new0(bool, s->n_buffers + 1);
+    for (size_t b = 0; b <= s->n_buffers; b++)
+        brought[b] = ECH_NONE;
+    for (size_t b = 0; b < s->n_buffers; b++)
+        if (s->buffers[b].alias_of != ECH_NONE)
+            viewed[ech_survey_root(s, (EchId)b)] = true;
+    for (uint32_t k = 0; k < p->copies->len; k++) {
+        Copy *c = copy_at(p, k);
+        if (c->in)
+            brought[c->on_device] = c->op;
+        EchId from = brought[c->on_device];
+        if (c->in || c->free == ECH_NONE || from == ECH_NONE || s->region[from] != c->region || viewed[c->on_device])
+            continue;
+        for (uint32_t u = first_user_behind(p, c->on_device, from); u < p->users.first[c->on_device + 1] && p->users.op[u] < c->op; u++) {
+            EchId op = p->users.op[u];
+            bool reads, writes;
+            (void)ech_survey_access(s, op, c->on_device, &reads, &writes);
+            if (!writes)
+                continue;
+            c->made = s->ops[op].kind == ECH_OP_KERNEL && s->region[op] == c->region ? op : ECH_NONE;
+            break;
+        }
+    }
+}
+
+/* The longest chain of copies that each op's operands have come by. */
+static void find_depths(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    g_autofree EchTime *of = g_new0(EchTime, s->n_buffers + 1);
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        EchTime depth = 0;
+        for (uint32_t u = 0; u < o->n_uses; u++) {
+            const EchUse *use = &s->uses[o->first_use + u];
+            depth = use->access == ECH_READ ? MAX(depth, of[ech_survey_root(s, use->buffer)]) : depth;
+        }
+        p->depth[i] = depth;
+        Copy *c = moved(p, i);
+        if (c) {
+            c->depth = depth;
+            depth += 1;
+        }
+        for (uint32_t u = 0; u < o->n_uses; u++) {
+            const EchUse *use = &s->uses[o->first_use + u];
+            if (use->access == ECH_WRITE)
+                of[ech_survey_root(s, use->buffer)] = depth;
+        }
+    }
+}
+
+/* ---- a region as a problem ---- */
+
+typedef struct {
+    Pass *p;
+    EchId region;
+    GArray *steps;   /* EchHideStep */
+    GArray *firsts;  /* EchId: their first ops */
+    GArray *copies;  /* EchHideCopy */
+    GArray *numbers; /* uint32_t: of the pass's copies, which */
+    uint32_t *step_of; /* per op at its level: 1 + its step; of others 0 */
+    int64_t *come, *gone; /* per op: bytes taken right before it, and given back right behind it, by no ALLOC or FREE */
+} Region;
+
+/* Most that the body of a LOOP holds more than there is before it. */
+static int64_t most_inside(const Pass *p, EchId loop)
+{
+    EchBytes most = p->s.live[loop];
+    for (EchId i = loop; i <= p->s.end[loop]; i++)
+        most = MAX(most, p->s.live[i]);
+    return (int64_t)(most - p->s.live[loop]);
+}
+
+static void collect_steps(Region *r, int64_t now)
+{
+    Pass *p = r->p;
+    const EchSurvey *s = &p->s;
+    EchId begin = r->region == ECH_NONE ? 0 : r->region + 1, end = end_of_region(p, r->region);
+    bool open = false;
+    for (EchId i = begin; i < end; i = ech_survey_after(s, i)) {
+        const EchOp *o = &s->ops[i];
+        if (p->copy_of[i] > 0 || p->dropped[i])
+            continue;
+        bool memory = o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE;
+        if (o->kind != ECH_OP_FREE && (r->steps->len == 0 || !open)) {
+            EchHideStep step = {.before = now, .most = now};
+            g_array_append_val(r->steps, step);
+            g_array_append_val(r->firsts, i);
+            open = true;
+        } else if (r->steps->len == 0) {
+            EchHideStep step = {.before = now, .most = now};
+            g_array_append_val(r->steps, step);
+            g_array_append_val(r->firsts, i);
+        }
+        EchHideStep *step = &g_array_index(r->steps, EchHideStep, r->steps->len - 1);
+        r->step_of[i] = r->steps->len;
+        now += r->come[i];
+        if (memory && s->buffers[o->target].memory == s->hbm) {
+            int64_t bytes = (int64_t)MIN(s->buffers[o->target].bytes, INT64_MAX / 64);
+            now += o->kind == ECH_OP_ALLOC ? bytes : -bytes;
+        }
+        step->most = MAX(step->most, now);
+        if (!memory) {
+            step->length += s->clock[ech_survey_after(s, i)] - s->clock[i];
+            step->depth = MAX(step->depth, p->depth[i]);
+            open = false;
+        }
+        if (o->kind == ECH_OP_LOOP) {
+            step->copies = p->flying[i];
+            step->most = MAX(step->most, now + most_inside(p, i));
+        }
+        now -= r->gone[i];
+    }
+}
+
+static uint32_t steps_over(const Region *r, EchId op)
+{
+    return op == ECH_NONE ? 0 : r->step_of[op];
+}
+
+/* Schedules what is in @region, whose copies are the ones of @numbers. */
+static void schedule_region(Pass *p, Region *r, const GArray *all_orders)
+{
+    const EchSurvey *s = &p->s;
+    g_autofree uint32_t *number = g_new0(uint32_t, p->copies->len + 1);
+    EchId begin = r->region == ECH_NONE ? 0 : r->region + 1;
+    int64_t now = (int64_t)MIN(s->live[begin], INT64_MAX / 64);
+    for (guint k = 0; k < r->numbers->len; k++) {
+        const Copy *c = copy_at(p, g_array_index(r->numbers, uint32_t, k));
+        number[g_array_index(r->numbers, uint32_t, k)] = k + 1;
+        int64_t bytes = (int64_t)MIN(s->buffers[c->on_device].bytes, INT64_MAX / 64);
+        if (c->in)
+            now += bytes;
+        else if (c->free != ECH_NONE && c->used != ECH_NONE)
+            r->gone[c->used] += bytes;
+        else if (c->free != ECH_NONE)
+            now -= bytes;
+        if (c->made != ECH_NONE) {
+            r->come[c->made] += bytes;
+            r->gone[c->made] += bytes;
+        }
+    }
+    collect_steps(r, now);
+    guint n = r->steps->len;
+    EchHideStep *steps = (EchHideStep *)r->steps->data;
+    int64_t last = now;
+    if (n > 0) { /* after the last one */
+        last = steps[n - 1].before;
+        for (EchId i = g_array_index(r->firsts, EchId, n - 1); i < end_of_region(p, r->region); i = ech_survey_after(s, i)) {
+            const EchOp *o = &s->ops[i];
+            if (p->copy_of[i] > 0 || p->dropped[i])
+                continue;
+            int64_t bytes = (o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE) && s->buffers[o->target].memory == s->hbm
+                                ? (int64_t)MIN(s->buffers[o->target].bytes, INT64_MAX / 64)
+                                : 0;
+            last += (o->kind == ECH_OP_ALLOC ? bytes : -bytes) + r->come[i] - r->gone[i];
+        }
+    }
+    for (guint k = 0; k < r->numbers->len; k++) {
+        const Copy *c = copy_at(p, g_array_index(r->numbers, uint32_t, k));
+        EchHideCopy copy = {.to_device = c->in,
+                            .length = MAX(ech_survey_copy_time(s, s->ops[c->op].bytes, c->in), 1),
+                            .depth = c->depth,
+                            .bytes = c->in || c->free != ECH_NONE ? (int64_t)MIN(s->buffers[c->on_device].bytes, INT64_MAX / 64) : 0,
+                            .after = steps_over(r, c->behind),
+                            .done_from = steps_over(r, c->waited),
+                            .until = c->needed == ECH_NONE ? n : r->step_of[c->needed] - 1,
+                            .used = steps_over(r, c->used)};
+        copy.done_from = MIN(MAX(copy.done_from, copy.after), copy.until);
+        if (c->in && copy.until < n)
+            steps[copy.until].waits = true;
+        g_array_append_val(r->copies, copy);
+    }
+    g_autoptr(GArray) orders = g_array_new(FALSE, FALSE, sizeof(EchHideOrder));
+    for (guint o = 0; o < all_orders->len; o++) {
+        EchHideOrder order = g_array_index(all_orders, EchHideOrder, o);
+        if (number[order.done] == 0 || number[order.start] == 0)
+            continue;
+        order = (EchHideOrder){number[order.done] - 1, number[order.start] - 1};
+        g_array_append_val(orders, order);
+    }
+    EchHideProblem problem = {.steps = steps,
+                              .n_steps = n,
+                              .at_end = last,
+                              .copies = (const EchHideCopy *)r->copies->data,
+                              .n_copies = r->copies->len,
+                              .orders = (const EchHideOrder *)orders->data,
+                              .n_orders = orders->len,
+                              .limit = p->limit,
+                              .backs_up = p->tpu,
+                              .memory = p->memory};
+    for (guint k = 0; k < n; k++)
+        problem.limit = MAX(problem.limit, steps[k].copies);
+    g_autofree EchHideEvent *events = g_new(EchHideEvent, 2 * (size_t)problem.n_copies + 1);
+    uint32_t flying = 0;
+    int64_t most = ech_hide_latencies(&problem, events, &flying);
+    for (uint64_t k = 0; k < p->o->reruns && most > (int64_t)MIN(p->memory, INT64_MAX / 4); k++) {
+        problem.memory = (EchBytes)((double)problem.memory * .9);
+        most = ech_hide_latencies(&problem, events, &flying);
+    }
+    for (guint k = 0; k < n; k++)
+        flying = MAX(flying, steps[k].copies);
+    if (r->region != ECH_NONE)
+        p->flying[r->region] = flying;
+    p->most = MAX(p->most, (EchBytes)MAX(most, 0));
+    for (uint32_t e = 2 * problem.n_copies; e-- > 0;) {
+        EchId at = events[e].step < n ? g_array_index(r->firsts, EchId, events[e].step) : end_of_region(p, r->region);
+        Event event = {g_array_index(r->numbers, uint32_t, events[e].copy), events[e].done, r->region, p->events_at[at]};
+        g_array_append_val(p->events, event);
+        p->events_at[at] = p->events->len;
+    }
+}
+
+static void schedule_all(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    g_autoptr(GArray) orders = g_array_new(FALSE, FALSE, sizeof(EchHideOrder));
+    find_bounds(p, orders);
+    find_updates(p);
+    find_depths(p);
+    g_autofree uint32_t *step_of = g_new0(uint32_t, s->n + 1);
+    g_autofree int64_t *come = g_new0(int64_t, s->n + 1), *gone = g_new0(int64_t, s->n + 1);
+    g_autoptr(GArray) regions = g_array_new(FALSE, FALSE, sizeof(EchId));
+    g_autofree bool *seen = g_new0(bool, s->n + 2);
+    for (uint32_t k = 0; k < p->copies->len; k++) {
+        EchId region = copy_at(p, k)->region, key = region == ECH_NONE ? (EchId)s->n : region;
+        if (!seen[key])
+            g_array_append_val(regions, key);
+        seen[key] = true;
+    }
+    g_array_sort(regions, ech_compare_u32);
+    /* The one around all stands last, but is done last, too. */
+    for (guint at = 0; at < regions->len; at++) {
+        bool outermost = g_array_index(regions, EchId, regions->len - 1) == s->n;
+        guint which = outermost ? (at + 1 == regions->len ? at : regions->len - 2 - at) : regions->len - 1 - at;
+        EchId key = g_array_index(regions, EchId, which);
+        Region region = {.p = p,
+                         .region = key == s->n ? ECH_NONE : key,
+                         .steps = g_array_new(FALSE, TRUE, sizeof(EchHideStep)),
+                         .firsts = g_array_new(FALSE, FALSE, sizeof(EchId)),
+                         .copies = g_array_new(FALSE, FALSE, sizeof(EchHideCopy)),
+                         .numbers = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
+                         .step_of = step_of,
+                         .come = come,
+                         .gone = gone};
+        for (uint32_t k = 0; k < p->copies->len; k++)
+            if (copy_at(p, k)->region == region.region)
+                g_array_append_val(region.numbers, k);
+        schedule_region(p, &region, orders);
+        for (EchId loop = region.region; loop != ECH_NONE; loop = s->region[loop])
+            if (s->region[loop] != ECH_NONE)
+                p->flying[s->region[loop]] = MAX(p->flying[s->region[loop]], p->flying[loop]);
+        g_array_unref(region.steps);
+        g_array_unref(region.firsts);
+        g_array_unref(region.copies);
+        g_array_unref(region.numbers);
+    }
+}
+
+/* ---- writing ---- */
+
+typedef struct {
+    Pass *p;
+    EchEdit e;
+    GArray *loops;  /* open ones */
+    EchId *stands;  /* per buffer: the array that its update was made into, or ECH_NONE */
+    EchId *since;  /* per buffer: the op that made that */
+} Writer;
+
+static void put_uses(Writer *w, EchId op)
+{
+    const EchSurvey *s = &w->p->s;
+    const EchOp *o = &s->ops[op];
+    for (uint32_t u = 0; u < o->n_uses; u++) {
+        const EchUse *use = &s->uses[o->first_use + u];
+        EchId stands = w->stands[use->buffer];
+        /* What makes it reads what was brought. */
+        bool old = stands == ECH_NONE || (use->access == ECH_READ && w->since[use->buffer] == op);
+        ech_trace_builder_use(w->e.builder, old ? use->buffer : stands, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+    }
+}
+
+static void put(Writer *w, EchId op)
+{
+    const EchSurvey *s = &w->p->s;
+    const EchOp *o = &s->ops[op];
+    w->e.map[op] = ech_trace_builder_op(w->e.builder, ech_edit_op(&w->e, op));
+    put_uses(w, op);
+    for (uint32_t d = 0; d < o->n_deps; d++)
+        if (!w->p->waits[op] || !moved(w->p, s->deps[o->first_dep + d].op))
+            ech_edit_dep(&w->e, &s->deps[o->first_dep + d], 0);
+    ech_edit_work(&w->e, op);
+    if (o->queue == s->core)
+        w->e.last_core = w->e.map[op];
+}
+
+static void start(Writer *w, Copy *c)
+{
+    const EchSurvey *s = &w->p->s;
+    const EchOp *o = &s->ops[c->op];
+    c->started = true;
+    if (c->alloc != ECH_NONE)
+        put(w, c->alloc);
+    w->e.map[c->op] = ech_trace_builder_op(w->e.builder, ech_edit_op(&w->e, c->op));
+    put_uses(w, c->op);
+    if (w->e.last_core != ECH_NONE)
+        ech_trace_builder_dep(w->e.builder, w->e.last_core, 0);
+    for (uint32_t d = 0; d < o->n_deps; d++)
+        if (s->ops[s->deps[o->first_dep + d].op].queue != s->core || s->deps[o->first_dep + d].distance > 0)
+            ech_edit_dep(&w->e, &s->deps[o->first_dep + d], 0);
+}
+
+/* The core waits for it. */
+static void finish(Writer *w, Copy *c)
+{
+    const EchSurvey *s = &w->p->s;
+    c->done = true;
+    EchOp wait = ech_op_init(ECH_OP_WAIT);
+    wait.queue = s->core;
+    wait.name = ech_edit_text(&w->e, s->ops[c->op].name);
+    wait.stack = ech_edit_text(&w->e, s->ops[c->op].stack);
+    EchId made = ech_trace_builder_op(w->e.builder, wait);
+    ech_trace_builder_dep(w->e.builder, w->e.map[c->op], 0);
+    w->e.last_core = made;
+}
+
+/* What a copy has taken away. */
+static void give_back(Writer *w, Copy *c)
+{
+    EchId made = c->in ? ECH_NONE : w->stands[c->on_device];
+    if (made != ECH_NONE)
+        w->e.map[c->free] = ech_edit_memory(&w->e, ECH_OP_FREE, made);
+    else
+        put(w, c->free);
+    if (!c->in)
+        w->stands[c->on_device] = ECH_NONE;
+    c->free = ECH_NONE;
+}
+
+/* An op, and what updates that it makes into arrays of their own take and give back. */
+static void put_update(Writer *w, EchId op, const GArray *updates)
+{
+    Pass *p = w->p;
+    for (guint k = 0; k < updates->len; k++) {
+        const Copy *c = copy_at(p, g_array_index(updates, uint32_t, k));
+        EchBuffer made = *ech_trace_builder_peek_buffer(w->e.builder, c->on_device);
+        made.loop = c->region == ECH_NONE ? ECH_NONE : w->e.map[c->region];
+        w->stands[c->on_device] = ech_trace_builder_buffer(w->e.builder, made);
+        w->since[c->on_device] = op;
+        (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, w->stands[c->on_device]);
+    }
+    put(w, op);
+    for (guint k = 0; k < updates->len; k++)
+        (void)ech_edit_memory(&w->e, ECH_OP_FREE, copy_at(p, g_array_index(updates, uint32_t, k))->on_device);
+}
+
+static void put_events(Writer *w, EchId i)
+{
+    Pass *p = w->p;
+    EchId region = w->loops->len > 0 ? g_array_index(w->loops, EchId, w->loops->len - 1) : ECH_NONE;
+    for (guint at = p->events_at[i]; at != 0; at = g_array_index(p->events, Event, at - 1).next) {
+        const Event *event = &g_array_index(p->events, Event, at - 1);
+        if (event->region != region)
+            continue;
+        Copy *c = copy_at(p, event->copy);
+        if (!event->done) {
+            start(w, c);
+            continue;
+        }
+        finish(w, c);
+        if (c->free != ECH_NONE && (i > c->free || c->used == ECH_NONE || c->used < i))
+            give_back(w, c);
+    }
+}
+
+static EchTrace *write_trace(Pass *p, GError **error)
+{
+    const EchSurvey *s = &p->s;
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
+    Writer writer = {.p = p, .loops = g_array_new(FALSE, FALSE, sizeof(EchId))}, *w = &writer;
+    ech_edit_init(&w->e, s, builder);
+    w->stands = g_new(EchId, s->n_buffers + 1);
+    w->since = g_new0(EchId, s->n_buffers + 1);
+    for (size_t b = 0; b <= s->n_buffers; b++)
+        w->stands[b] = ECH_NONE;
+    g_autoptr(GArray) updates = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_autofree bool *makes = g_new0(bool, s->n + 1);
+    for (uint32_t k = 0; k < p->copies->len; k++)
+        if (copy_at(p, k)->made != ECH_NONE)
+            makes[copy_at(p, k)->made] = true;
+    for (EchId i = 0; i <= s->n; i++) {
+        while (w->loops->len > 0 && s->end[g_array_index(w->loops, EchId, w->loops->len - 1)] == i) {
+            put_events(w, i);
+            EchId loop = g_array_index(w->loops, EchId, w->loops->len - 1);
+            g_array_set_size(w->loops, w->loops->len - 1);
+            ech_edit_close(&w->e, w->e.map[loop]);
+        }
+        put_events(w, i);
+        if (i == s->n)
+            break;
+        Copy *c = p->copy_of[i] > 0 ? copy_at(p, p->copy_of[i] - 1) : NULL;
+        if (c && c->free == i && c->done)
+            give_back(w, c);
+        else if (c && c->op == i)
+            continue;
+        else if (c || p->dropped[i])
+            w->e.map[i] = w->e.last_core; /* what was asked for behind it is asked for behind what stands there now */
+        else if (makes[i]) {
+            g_array_set_size(updates, 0);
+            for (uint32_t k = 0; k < p->copies->len; k++)
+                if (copy_at(p, k)->made == i)
+                    g_array_append_val(updates, k);
+            put_update(w, i, updates);
+        } else
+            put(w, i);
+        if (s->ops[i].kind == ECH_OP_LOOP) {
+            g_array_append_val(w->loops, i);
+            w->e.last_core = ECH_NONE;
+        }
+    }
+    ech_edit_loops(&w->e, s->n_buffers);
+    ech_trace_builder_drop_properties(builder, "offload_early_bytes");
+    EchTrace *out = ech_trace_builder_finish(builder, error);
+    ech_edit_clear(&w->e);
+    g_free(w->stands);
+    g_free(w->since);
+    g_array_unref(w->loops);
+    return out;
+}
+
+static EchTrace *schedule_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
+{
+    Pass pass = {.o = options}, *p = &pass;
+    const char *platform = ech_trace_get_property(in, "platform");
+    if (ech_trace_is_captured(in)) {
+        ech_diag_remark(diag, "schedule: left the trace as it is: it is no program of XLA's");
+        return ech_trace_ref(in);
+    }
+    if (!ech_survey_init(&p->s, in, device)) {
+        ech_diag_remark(diag, "schedule: left the trace as it is: it has no device memory 'hbm', or nothing computes in it");
+        return ech_trace_ref(in);
+    }
+    const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
+    p->tpu = g_strcmp0(platform, "gpu") != 0;
+    p->limit = p->o->copies > 0 ? (uint32_t)p->o->copies : p->tpu ? 5 : 2;
+    p->memory = p->o->memory > 0 ? p->o->memory : hbm != NULL ? (EchBytes)((double)hbm->available * .95) : UINT64_MAX;
+    p->copies = g_array_new(FALSE, TRUE, sizeof(Copy));
+    p->events = g_array_new(FALSE, FALSE, sizeof(Event));
+    p->copy_of = g_new0(uint32_t, p->s.n + 1);
+    p->waits = g_new0(bool, p->s.n + 1);
+    p->dropped = g_new0(bool, p->s.n + 1);
+    p->waiter = g_new0(EchId, p->s.n + 1);
+    p->flying = g_new0(uint32_t, p->s.n + 1);
+    p->depth = g_new0(EchTime, p->s.n + 1);
+    p->events_at = g_new0(guint, p->s.n + 1);
+    ech_users_init(&p->users, &p->s, true, false);
+    find_copies(p);
+    EchTrace *out;
+    if (p->copies->len == 0) {
+        ech_diag_remark(diag, "schedule: nothing is copied from or to the host by a copy of its own");
+        out = ech_trace_ref(in);
+    } else {
+        find_waits(p);
+        schedule_all(p);
+        out = write_trace(p, error);
+        g_autofree char *most = ech_format_bytes(p->most), *memory = ech_format_bytes(p->memory);
+        ech_diag_remark(diag, "schedule: %u copies from and to the host where XLA's scheduler has them, which counts %s of the %s that it keeps to", p->copies->len,
+                        most, memory);
+    }
+    g_array_unref(p->copies);
+    g_array_unref(p->events);
+    g_free(p->copy_of);
+    g_free(p->waits);
+    g_free(p->dropped);
+    g_free(p->waiter);
+    g_free(p->flying);
+    g_free(p->depth);
+    g_free(p->events_at);
+    ech_users_clear(&p->users);
+    ech_survey_clear(&p->s);
+    return out;
+}
+
+const EchPassClass ech_pass_schedule = {.name = "schedule",
+                                        .summary = "begin copies from and to the host, and wait for them, where XLA's latency-hiding scheduler does",
+                                        .source = "openxla/xla latency_hiding_scheduler.cc; libtpu's limits by what it compiles: validation/what_ifs.md",
+                                        .params = schedule_params,
+                                        .options_size = sizeof(ScheduleOptions),
+                                        .trace = schedule_run};
