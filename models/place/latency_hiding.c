@@ -9,7 +9,8 @@ typedef enum { STEP, START, DONE } Kind;
 typedef struct {
     Kind kind;
     uint32_t index;
-    EchTime ready, depth, length;
+    EchTime ready, length;
+    uint32_t depth;
     int64_t change, most; /* of memory, from what is held now */
     uint64_t position;    /* in the order that the scheduler was given */
     bool waits;
@@ -143,8 +144,7 @@ static void release_done(Run *r, uint32_t k)
     const EchHideCopy *c = &r->p->copies[k];
     if (--r->done_needs[k] > 0)
         return;
-    Candidate done = {
-        .kind = DONE, .index = k, .ready = r->now, .depth = c->depth + 1, .position = r->done_position[k]};
+    Candidate done = {.kind = DONE, .index = k, .ready = r->now, .depth = c->depth + 1, .position = r->done_position[k]};
     g_array_append_val(r->dones, done);
 }
 
@@ -166,12 +166,8 @@ static void schedule_done(Run *r, uint32_t k)
     }
     if (c->done_from > 0)
         r->step_needs[c->done_from - 1]--;
-    Candidate start = {.kind = START,
-                       .index = k,
-                       .ready = r->now + c->length,
-                       .depth = c->depth,
-                       .position = r->start_position[k],
-                       .change = c->to_device ? -c->bytes : 0};
+    Candidate start = {
+        .kind = START, .index = k, .ready = r->now + c->length, .depth = c->depth, .position = r->start_position[k], .change = c->to_device ? -c->bytes : 0};
     g_array_append_val(r->starts, start);
 }
 

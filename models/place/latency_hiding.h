@@ -2,11 +2,11 @@
  * Where XLA's latency-hiding scheduler begins copies between the device and the host, and where it waits for them.
  *
  * A list scheduler that goes from a computation's end to its beginning: of what is ready it takes what its rules prefer, and a copy's start is ready once the
- * copy would be over, alone on its link. So a copy begins as long before its wait as it takes, earlier where nothing else is ready, and no more than so many are
- * under way. Kernels keep their order here. Memory counts from half its limit on: what would go beyond it waits.
+ * copy would be over, alone on its link. So a copy begins as long before its wait as it takes, earlier where nothing else is ready, and no more than so many
+ * are under way. Kernels keep their order here. Memory counts from half its limit on: what would go beyond it waits.
  *
- * Source: openxla/xla xla/service/latency_hiding_scheduler.cc (ReadySetLt, MemoryPressureTracker), with its aggressive policies; how many copies TPUs have under
- * way, and their limit of memory: observed of libtpu 0.0.52 (validation/what_ifs.md).
+ * Source: openxla/xla xla/service/latency_hiding_scheduler.cc (ReadySetLt, MemoryPressureTracker), with its aggressive policies; how many copies TPUs have
+ * under way, and their limit of memory: observed of libtpu 0.0.52 (validation/what_ifs.md).
  */
 #pragma once
 #include "sim/base/units.h"
@@ -17,7 +17,7 @@
 /** What runs in its order: a kernel, a loop, with what is allocated before and given back after it. */
 typedef struct {
     EchTime length;
-    EchTime depth;   /**< Longest chain of copies that what it reads has come by: their lengths added. */
+    uint32_t depth;  /**< Copies that what it reads has come by, one behind the other, at most. */
     uint32_t copies; /**< Under way at a time inside of it, at most. */
     bool waits;      /**< Some copy's wait stands right before it by what it reads. */
     int64_t before;  /**< Bytes live before it; what copies bring counts from the computation's beginning on, what they take away up to its last use. */
@@ -27,7 +27,7 @@ typedef struct {
 typedef struct {
     bool to_device;
     EchTime length;     /**< Alone on its link. */
-    EchTime depth;      /**< Of what it reads, as EchHideStep.depth. */
+    uint32_t depth;     /**< Of what it reads, as EchHideStep.depth. */
     int64_t bytes;      /**< Of the device's memory: taken from its start on, or until it is waited for. */
     uint32_t after;     /**< Number of steps that must be over when it starts. */
     uint32_t done_from; /**< Number of steps that must be over when it is waited for. */
@@ -48,9 +48,9 @@ typedef struct {
     uint32_t n_copies;
     const EchHideOrder *orders;
     uint32_t n_orders;
-    uint32_t limit;   /**< Copies under way at a time, at most; at least what a step has inside. */
-    bool backs_up;    /**< Whether copies of arguments start sooner where others could be under way in their place. */
-    EchBytes memory;  /**< Bytes that the scheduler keeps to. */
+    uint32_t limit;  /**< Copies under way at a time, at most; at least what a step has inside. */
+    bool backs_up;   /**< Whether copies of arguments start sooner where others could be under way in their place. */
+    EchBytes memory; /**< Bytes that the scheduler keeps to. */
 } EchHideProblem;
 
 /** A copy starts, or is waited for, before a step (the number of steps: at the end). */

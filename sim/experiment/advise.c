@@ -16,7 +16,9 @@ enum { MOST_DEVICES = 3, MOST_LINES = 5, TRIFLE = 100 };
 /* Memory that nobody runs short of. */
 #define ROOMY "64TiB"
 
-static const char prefetch[] = "prefetch", donate[] = "donate", slice[] = "slice"; /* the latter two only where a program is compiled */
+static const char prefetch[] = "prefetch";
+/* Only where a program is compiled; what is no program of XLA's is fetched ahead instead. */
+static const char donate[] = "donate", slice[] = "slice", schedule[] = "schedule";
 
 /* What is handed to passes as what they may need, in per cent of what there is: all of it where plans and allocators want no more, less where they do; less
  * still where it would fit but may not, as compilers have it, or where what is free is in pieces. At last nothing is fetched ahead, which takes memory, too. */
@@ -45,7 +47,7 @@ typedef struct {
     const char *passes[5];           /* NULL-terminated; after BLOCKS come the modules that a program repeats; place is for TPUs alone */
     size_t n_goals;                  /* of its first passes, slice aside, how many take memory= */
     const char *allocator;           /* or NULL */
-    const char *in_jax, *in_pytorch; /* NULL: nothing that such a program could do; */
+    const char *in_jax, *in_pytorch; /* NULL: nothing that such a program could do; "": only of what is no program of XLA's; */
     const char *in_inference;        /* and where PyTorch has no backward pass to run */
     When when;
 } Measure;
@@ -133,7 +135,7 @@ static const Measure measures[] = {
     {remat, "make activations again", {"remat", NULL}, 1, NULL, JAX_CHECKPOINT, TORCH_PARTS, NULL, ALWAYS},
     {offload_products,
      "products on host, the rest again",
-     {"remat:keep=" PRODUCTS, "offload:names=" PRODUCTS, "prefetch", NULL},
+     {"remat:keep=" PRODUCTS, "offload:names=" PRODUCTS, schedule, NULL},
      0,
      NULL,
      OFFLOAD_PRODUCTS,
@@ -151,19 +153,13 @@ static const Measure measures[] = {
      NULL,
      ALWAYS},
     {"optimizer_on_host", "optimizer on host", {"fuse:where=host", NULL}, 0, NULL, NULL, HOST_OPTIMIZER, NULL, ALWAYS},
-    {"offload_arguments", "arguments on host, waited for", {"offload:what=arguments", NULL}, 1, NULL, PINNED_HOST, NULL, NULL, ALWAYS},
+    /* XLA brings each argument once, for all that uses it. */
+    {"offload_arguments", "arguments on host", {"offload:what=arguments,idle=1000000", schedule, NULL}, 1, NULL, PINNED_HOST, NULL, NULL, ALWAYS},
+    {"offload_arguments", "arguments on host, waited for", {"offload:what=arguments", NULL}, 1, NULL, "", NULL, NULL, ALWAYS},
     /* In such a loop XLA overlaps copies both ways on TPUs, and waits for each on GPUs (validation/what_ifs.md). */
     {"arguments_by_layer", "arguments on host, layer by layer", {slice, "offload:what=arguments", NULL}, 1, NULL, BY_LAYER, NULL, NULL, ALWAYS},
     {"arguments_by_layer", "arguments on host, layer by layer", {slice, BY_LAYER_TPU, NULL}, 1, NULL, BY_LAYER, NULL, NULL, ALWAYS},
-    {"offload_arguments_overlapped",
-     "arguments on host, overlapped",
-     {"offload:what=arguments,overlap=true", "prefetch", NULL},
-     1,
-     NULL,
-     PINNED_HOST,
-     NULL,
-     NULL,
-     ALWAYS},
+    {"offload_arguments_overlapped", "arguments on host, overlapped", {"offload:what=arguments,overlap=true", prefetch, NULL}, 1, NULL, "", NULL, NULL, ALWAYS},
     {"weights_on_host", "weights and optimizer on host", {"offload:what=arguments", NULL}, 0, NULL, NULL, CPU_OFFLOAD, NULL, ALWAYS},
     {"inference_on_host", "weights on host", {"offload:what=arguments", NULL}, 0, NULL, NULL, NULL, HOST_WEIGHTS, ALWAYS},
     {"cache_on_host", "what is kept, a KV cache, on host", {"offload:what=saved", NULL}, 0, NULL, NULL, NULL, HOST_CACHE, ALWAYS},
@@ -197,7 +193,7 @@ static const Measure measures[] = {
     {"remat_and_optimizer", "again, and optimizer on host", {"remat", "fuse:where=host", NULL}, 1, NULL, NULL, TORCH_PARTS "; and " HOST_OPTIMIZER, NULL, LAST},
     {again_whole,
      "again, and arguments on host",
-     {"remat", "offload:what=arguments", "prefetch", NULL},
+     {"remat", "offload:what=arguments,idle=1000000", schedule, NULL},
      2,
      NULL,
      JAX_CHECKPOINT "; and " PINNED_HOST,
@@ -215,7 +211,7 @@ static const Measure measures[] = {
      LAST},
     {"remat_and_offload",
      "activations again or all on host",
-     {"remat", "offload:idle=0", "prefetch", NULL},
+     {"remat", "offload:idle=0", schedule, NULL},
      2,
      NULL,
      OFFLOAD_NAMES ", of what blocks begin with",
@@ -332,7 +328,7 @@ static char *passes_text(const Advise *a, const Trial *t, const char *goal, bool
     if (t->row.donated)
         g_ptr_array_add(all, g_strdup(donate));
     for (size_t i = 0, n = 0; measure->passes[i]; i++) {
-        const char *pass = measure->passes[i];
+        const char *pass = measure->passes[i] == schedule && !a->xla ? prefetch : measure->passes[i];
         bool takes = strcmp(pass, slice) != 0, with_goal = goal && takes && n < measure->n_goals;
         n += takes;
         if ((!ahead && strcmp(pass, prefetch) == 0) || (!a->tpu && is_place(pass)))
@@ -402,7 +398,7 @@ static char *why_nothing(const Measure *measure, JsonObject *run)
         g_autofree char *name = g_strndup(measure->passes[i], strcspn(measure->passes[i], ":"));
         g_autofree char *left = g_strconcat(name, ": left the ", NULL);
         const char *found = NULL;
-        if (strcmp(name, prefetch) == 0 || is_place(name) || (strcmp(name, donate) == 0 && i > 0))
+        if (strcmp(name, prefetch) == 0 || strcmp(name, schedule) == 0 || is_place(name) || (strcmp(name, donate) == 0 && i > 0))
             continue;
         for (guint k = 0; remarks && !found && k < json_array_get_length(remarks); k++) {
             const char *remark = json_array_get_string_element(remarks, k);
@@ -701,6 +697,8 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL;
     if (a->twice && strcmp(m->name, blocks_cheap) == 0)
         return NULL; /* PyTorch 2.15: "You are only allowed to backward once on any region computed under selective activation checkpoint" */
+    if (m->in_jax && (a->xla ? !*m->in_jax : m->passes[1] == schedule))
+        return NULL;
     bool of_blocks = g_str_has_prefix(first, BLOCKS), compiled = strcmp(first, donate) == 0 || is_place(first) || is_by_layer(m);
     if (is_by_layer(m) && a->tpu != (strcmp(m->passes[1], BY_LAYER_TPU) == 0))
         return NULL;

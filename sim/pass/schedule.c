@@ -36,7 +36,7 @@ typedef struct {
     EchId waited;             /* op at its level that it is waited for behind; ECH_NONE: none */
     EchId used;               /* last op at its level besides such copies that uses what it reads; ECH_NONE: none */
     EchId made;               /* from the device: KERNEL that updates what was brought, into an array of its own; ECH_NONE: none */
-    EchTime depth;
+    uint32_t next_made;       /* 1 + the next copy whose array the same KERNEL makes; 0: none */
 } Copy;
 
 /* Where something of a copy is put, in a list by where that is. */
@@ -49,21 +49,24 @@ typedef struct {
 
 typedef struct {
     EchSurvey s;
-    EchUsers users; /* of roots */
+    EchUsers users, writers; /* of roots */
     const ScheduleOptions *o;
     uint32_t limit;
     bool tpu;
     EchBytes memory;
-    GArray *copies; /* Copy, in their order */
-    uint32_t *copy_of; /* per op: 1 + the copy that it is, or is the ALLOC or FREE of; 0: none */
-    bool *waits;       /* per op: a WAIT for such copies, for which others stand */
-    bool *dropped;     /* per op: a WAIT for nothing else */
-    EchId *waiter;     /* per op of another queue: the first of the core that waits for it; itself where none does, and of other ops */
-    uint32_t *flying;  /* per LOOP: copies under way at a time inside */
-    EchTime *depth;    /* per op: as EchHideStep.depth */
-    guint *events_at;  /* per op, n: 1 + the first Event before it */
+    GArray *copies;       /* Copy, in their order */
+    uint32_t *copy_of;    /* per op: 1 + the copy that it is, or is the ALLOC or FREE of; 0: none */
+    bool *waits;          /* per op: a WAIT for such copies, for which others stand */
+    bool *dropped;        /* per op: a WAIT for nothing else */
+    EchId *waiter;        /* per op of another queue: the first of the core that waits for it; itself where none does, and of other ops */
+    uint32_t *flying;     /* per LOOP: copies under way at a time inside */
+    uint32_t *depth;      /* per op: as EchHideStep.depth */
+    uint32_t *step_of;    /* per op at the level of the region at hand: 1 + its step */
+    int64_t *come, *gone; /* per op: bytes taken right before it, and given back right behind it, by no ALLOC or FREE */
+    uint32_t *makes;      /* per op: 1 + the last copy whose array it makes; 0: none */
+    guint *events_at;     /* per op, n: 1 + the first Event before it */
     GArray *events;
-    EchBytes most;     /* as the scheduler counts */
+    EchBytes most; /* as the scheduler counts */
 } Pass;
 
 static Copy *copy_at(const Pass *p, uint32_t k)
@@ -92,11 +95,11 @@ static bool is_host_copy(const Pass *p, EchId op)
     return (o->memory_from == s->hbm && ech_survey_is_host(s, o->memory_to)) || (o->memory_to == s->hbm && ech_survey_is_host(s, o->memory_from));
 }
 
-/* Of a buffer's users the first behind @op at the level of @region, past @op. */
-static uint32_t first_user_behind(const Pass *p, EchId root, EchId op)
+/* Of a buffer's users the first behind @op. */
+static uint32_t first_behind(const EchUsers *users, EchId root, EchId op)
 {
-    uint32_t low = p->users.first[root], high = p->users.first[root + 1];
-    ECH_SEARCH(low, high, at, p->users.op[at] <= op);
+    uint32_t low = users->first[root], high = users->first[root + 1];
+    ECH_SEARCH(low, high, at, users->op[at] <= op);
     return low;
 }
 
@@ -128,7 +131,7 @@ static void find_copies(Pass *p)
                   .made = ECH_NONE};
         /* Memory of the device that it does not take itself is somebody else's before. */
         EchId a = alloc[to];
-        if (a != ECH_NONE && s->region[a] == c.region && p->copy_of[a] == 0 && p->users.op[first_user_behind(p, to, a)] == i) {
+        if (a != ECH_NONE && s->region[a] == c.region && p->copy_of[a] == 0 && p->users.op[first_behind(&p->users, to, a)] == i) {
             c.alloc = a;
             p->copy_of[a] = p->copies->len + 1;
         } else if (in)
@@ -178,7 +181,7 @@ static void find_waits(Pass *p)
             bool copy = dep->distance == 0 && s->region[dep->op] == s->region[i] && moved(p, dep->op);
             any |= copy;
             other |= !copy && s->ops[dep->op].queue != s->core;
-            if (dep->distance == 0 && s->ops[dep->op].queue != s->core && p->waiter[dep->op] == dep->op)
+            if (dep->distance == 0 && s->ops[dep->op].queue != s->core && p->waiter[dep->op] == dep->op && p->copy_of[i] == 0)
                 p->waiter[dep->op] = i;
         }
         p->waits[i] = any && o->kind == ECH_OP_WAIT && o->target == ECH_NONE;
@@ -209,41 +212,67 @@ static void add_order(GArray *orders, const Pass *p, const Copy *done, const Cop
         g_array_append_val(orders, order);
 }
 
-/* Uses of @root around copy @c: what writes it before, and what comes behind, at its level. @source: it reads that, and is behind those alone that write it. */
-static void look_at(Pass *p, Copy *c, EchId root, bool source, GArray *orders)
+static EchId earlier_of(EchId a, EchId b)
+{
+    return a == ECH_NONE ? b : b == ECH_NONE ? a : MIN(a, b);
+}
+
+/* @users of what copy @c reads or writes: the first behind it, and the last before it, are what it is between; what is beyond those is beyond them, too. */
+static void put_between(Pass *p, Copy *c, const EchUsers *users, EchId root, GArray *orders)
 {
     const EchSurvey *s = &p->s;
     EchId begin = c->region == ECH_NONE ? 0 : c->region + 1, end = end_of_region(p, c->region);
-    uint32_t at = first_user_behind(p, root, c->op);
-    for (uint32_t u = at; u < p->users.first[root + 1] && p->users.op[u] < end; u++) {
-        EchId op = p->users.op[u];
-        Copy *other = moved(p, op);
-        bool clashes = !source || writes(p, op, root);
-        if (!clashes)
-            continue;
-        if (other && other->region == c->region) {
+    uint32_t behind = first_behind(users, root, c->op), before = behind;
+    while (before > users->first[root] && users->op[before - 1] >= c->op)
+        before--;
+    if (behind < users->first[root + 1] && users->op[behind] < end) {
+        Copy *other = moved(p, users->op[behind]);
+        if (other && other->region == c->region)
             add_order(orders, p, c, other);
-            break; /* what comes behind that is behind this, too */
-        }
-        EchId here = ech_survey_at_level(s, op, c->region);
-        c->needed = c->needed == ECH_NONE ? here : MIN(c->needed, here);
-        break;
+        else
+            c->needed = earlier_of(c->needed, ech_survey_at_level(s, users->op[behind], c->region));
     }
-    for (uint32_t u = at; u-- > p->users.first[root];) {
+    if (before > users->first[root] && users->op[before - 1] >= begin) {
+        Copy *other = moved(p, users->op[before - 1]);
+        if (other && other->region == c->region)
+            add_order(orders, p, other, c);
+        else
+            c->behind = later_of(c->behind, over_at(p, users->op[before - 1], c->region));
+    }
+}
+
+/* What reads what copy @c writes, since that was written last, must have read it. */
+static void put_behind_readers(Pass *p, Copy *c, EchId target, GArray *orders)
+{
+    for (uint32_t u = first_behind(&p->users, target, c->op); u-- > p->users.first[target];) {
         EchId op = p->users.op[u];
-        if (op == c->op)
-            continue;
-        if (op < begin)
-            break;
         Copy *other = moved(p, op);
-        if (source && !writes(p, op, root))
+        if (op >= c->op)
             continue;
+        if (op < (c->region == ECH_NONE ? 0 : c->region + 1) || writes(p, op, target))
+            return;
         if (other && other->region == c->region)
             add_order(orders, p, other, c);
         else
             c->behind = later_of(c->behind, over_at(p, op, c->region));
-        if (source || writes(p, op, root))
-            break; /* what is before that is before this, too */
+    }
+}
+
+/* The last use of what @c reads; what gives that back is behind all that copies it since it was written. */
+static void find_last_use(Pass *p, Copy *c, EchId source, GArray *orders)
+{
+    EchId until = c->free != ECH_NONE ? c->free : end_of_region(p, c->region);
+    for (uint32_t u = first_behind(&p->users, source, until - 1); u-- > p->users.first[source];) {
+        EchId op = p->users.op[u], here = ech_survey_at_level(&p->s, op, c->region);
+        Copy *other = here != ECH_NONE ? moved(p, here) : NULL;
+        if (here == ECH_NONE)
+            return;
+        if (other && other != c && c->free != ECH_NONE)
+            add_order(orders, p, other, c);
+        if (!other)
+            c->used = later_of(c->used, here);
+        if (c->used != ECH_NONE && (c->free == ECH_NONE || writes(p, op, source)))
+            return;
     }
 }
 
@@ -253,8 +282,11 @@ static void find_bounds(Pass *p, GArray *orders)
     for (uint32_t k = 0; k < p->copies->len; k++) {
         Copy *c = copy_at(p, k);
         const EchOp *o = &s->ops[c->op];
-        look_at(p, c, c->on_host, c->in, orders);
-        look_at(p, c, c->on_device, !c->in, orders);
+        EchId source = c->in ? c->on_host : c->on_device, target = c->in ? c->on_device : c->on_host;
+        put_between(p, c, &p->writers, source, orders);
+        put_between(p, c, &p->users, target, orders);
+        put_behind_readers(p, c, target, orders);
+        find_last_use(p, c, source, orders);
         for (uint32_t d = 0; d < o->n_deps; d++) {
             const EchDep *dep = &s->deps[o->first_dep + d];
             if (dep->distance > 0 || s->ops[dep->op].queue == s->core)
@@ -264,27 +296,17 @@ static void find_bounds(Pass *p, GArray *orders)
             else
                 c->behind = later_of(c->behind, over_at(p, dep->op, c->region));
         }
-        EchId until = c->free != ECH_NONE ? c->free : end_of_region(p, c->region), source = c->in ? c->on_host : c->on_device;
-        for (uint32_t u = p->users.first[source]; u < p->users.first[source + 1] && p->users.op[u] < until; u++) {
-            EchId here = ech_survey_at_level(s, p->users.op[u], c->region);
-            if (here != ECH_NONE && !moved(p, here))
-                c->used = later_of(c->used, here);
-            else if (here != ECH_NONE && here != c->op && c->free != ECH_NONE)
-                add_order(orders, p, moved(p, here), c); /* which gives it back */
-        }
     }
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *o = &s->ops[i];
-        if (moved(p, i))
-            continue;
-        for (uint32_t d = 0; d < o->n_deps; d++) {
+        for (uint32_t d = 0; d < o->n_deps && !moved(p, i); d++) {
             const EchDep *dep = &s->deps[o->first_dep + d];
             Copy *c = dep->distance == 0 ? moved(p, dep->op) : NULL;
-            EchId here = c ? ech_survey_at_level(s, i, c->region) : ECH_NONE;
+            EchId here = c && p->copy_of[i] == 0 ? ech_survey_at_level(s, i, c->region) : ECH_NONE;
             if (here == ECH_NONE)
                 continue;
             if (!p->waits[i])
-                c->needed = c->needed == ECH_NONE ? here : MIN(c->needed, here);
+                c->needed = earlier_of(c->needed, here);
             else if (!p->dropped[i])
                 c->waited = later_of(c->waited, here);
         }
@@ -309,40 +331,39 @@ static void find_updates(Pass *p)
         EchId from = brought[c->on_device];
         if (c->in || c->free == ECH_NONE || from == ECH_NONE || s->region[from] != c->region || viewed[c->on_device])
             continue;
-        for (uint32_t u = first_user_behind(p, c->on_device, from); u < p->users.first[c->on_device + 1] && p->users.op[u] < c->op; u++) {
+        for (uint32_t u = first_behind(&p->users, c->on_device, from); u < p->users.first[c->on_device + 1] && p->users.op[u] < c->op; u++) {
             EchId op = p->users.op[u];
             bool reads, writes;
             (void)ech_survey_access(s, op, c->on_device, &reads, &writes);
             if (!writes)
                 continue;
-            c->made = s->ops[op].kind == ECH_OP_KERNEL && s->region[op] == c->region ? op : ECH_NONE;
+            if (s->ops[op].kind == ECH_OP_KERNEL && s->region[op] == c->region) {
+                c->made = op;
+                c->next_made = p->makes[op];
+                p->makes[op] = k + 1;
+            }
             break;
         }
     }
 }
 
-/* The longest chain of copies that each op's operands have come by. */
+/* Copies that what each op reads has come by, one behind the other, at most. */
 static void find_depths(Pass *p)
 {
     const EchSurvey *s = &p->s;
-    g_autofree EchTime *of = g_new0(EchTime, s->n_buffers + 1);
+    g_autofree uint32_t *of = g_new0(uint32_t, s->n_buffers + 1);
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *o = &s->ops[i];
-        EchTime depth = 0;
+        uint32_t depth = 0;
         for (uint32_t u = 0; u < o->n_uses; u++) {
             const EchUse *use = &s->uses[o->first_use + u];
             depth = use->access == ECH_READ ? MAX(depth, of[ech_survey_root(s, use->buffer)]) : depth;
         }
         p->depth[i] = depth;
-        Copy *c = moved(p, i);
-        if (c) {
-            c->depth = depth;
-            depth += 1;
-        }
         for (uint32_t u = 0; u < o->n_uses; u++) {
             const EchUse *use = &s->uses[o->first_use + u];
             if (use->access == ECH_WRITE)
-                of[ech_survey_root(s, use->buffer)] = depth;
+                of[ech_survey_root(s, use->buffer)] = depth + (moved(p, i) != NULL);
         }
     }
 }
@@ -352,13 +373,18 @@ static void find_depths(Pass *p)
 typedef struct {
     Pass *p;
     EchId region;
-    GArray *steps;   /* EchHideStep */
-    GArray *firsts;  /* EchId: their first ops */
-    GArray *copies;  /* EchHideCopy */
-    GArray *numbers; /* uint32_t: of the pass's copies, which */
-    uint32_t *step_of; /* per op at its level: 1 + its step; of others 0 */
-    int64_t *come, *gone; /* per op: bytes taken right before it, and given back right behind it, by no ALLOC or FREE */
+    const uint32_t *numbers; /* of the pass's copies, those of the region, in their order; */
+    guint n;                 /* so many */
+    int64_t begin;           /* bytes live before the first step, as EchHideStep.before */
+    int64_t end;             /* after the last */
+    GArray *steps;           /* EchHideStep */
+    GArray *firsts;          /* EchId: their first ops */
 } Region;
+
+static int64_t bytes_of(const Pass *p, EchId buffer)
+{
+    return (int64_t)MIN(p->s.buffers[buffer].bytes, INT64_MAX / 64);
+}
 
 /* Most that the body of a LOOP holds more than there is before it. */
 static int64_t most_inside(const Pass *p, EchId loop)
@@ -369,189 +395,176 @@ static int64_t most_inside(const Pass *p, EchId loop)
     return (int64_t)(most - p->s.live[loop]);
 }
 
-static void collect_steps(Region *r, int64_t now)
+/* What copies bring counts from the region's beginning on, what they take away up to its last use. */
+static void count_copies(Region *r)
+{
+    Pass *p = r->p;
+    r->begin = (int64_t)MIN(p->s.live[r->region == ECH_NONE ? 0 : r->region + 1], INT64_MAX / 64);
+    for (guint k = 0; k < r->n; k++) {
+        const Copy *c = copy_at(p, r->numbers[k]);
+        int64_t bytes = bytes_of(p, c->on_device);
+        if (c->in)
+            r->begin += bytes;
+        else if (c->free != ECH_NONE && c->used == ECH_NONE)
+            r->begin -= bytes;
+        else if (c->free != ECH_NONE)
+            p->gone[c->used] += bytes;
+        if (c->made != ECH_NONE) {
+            p->come[c->made] += bytes;
+            p->gone[c->made] += bytes;
+        }
+    }
+}
+
+/* A step is what is allocated for a kernel, a loop or the like, that itself, and what is given back behind it. */
+static void collect_steps(Region *r)
 {
     Pass *p = r->p;
     const EchSurvey *s = &p->s;
-    EchId begin = r->region == ECH_NONE ? 0 : r->region + 1, end = end_of_region(p, r->region);
-    bool open = false;
-    for (EchId i = begin; i < end; i = ech_survey_after(s, i)) {
+    int64_t now = r->begin;
+    bool complete = true;
+    for (EchId i = r->region == ECH_NONE ? 0 : r->region + 1; i < end_of_region(p, r->region); i = ech_survey_after(s, i)) {
         const EchOp *o = &s->ops[i];
         if (p->copy_of[i] > 0 || p->dropped[i])
             continue;
-        bool memory = o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE;
-        if (o->kind != ECH_OP_FREE && (r->steps->len == 0 || !open)) {
+        if (r->steps->len == 0 || (complete && o->kind != ECH_OP_FREE)) {
             EchHideStep step = {.before = now, .most = now};
             g_array_append_val(r->steps, step);
             g_array_append_val(r->firsts, i);
-            open = true;
-        } else if (r->steps->len == 0) {
-            EchHideStep step = {.before = now, .most = now};
-            g_array_append_val(r->steps, step);
-            g_array_append_val(r->firsts, i);
+            complete = false;
         }
         EchHideStep *step = &g_array_index(r->steps, EchHideStep, r->steps->len - 1);
-        r->step_of[i] = r->steps->len;
-        now += r->come[i];
-        if (memory && s->buffers[o->target].memory == s->hbm) {
-            int64_t bytes = (int64_t)MIN(s->buffers[o->target].bytes, INT64_MAX / 64);
-            now += o->kind == ECH_OP_ALLOC ? bytes : -bytes;
-        }
+        p->step_of[i] = r->steps->len;
+        bool memory = o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE;
+        now += p->come[i];
+        if (memory && s->buffers[o->target].memory == s->hbm)
+            now += o->kind == ECH_OP_ALLOC ? bytes_of(p, o->target) : -bytes_of(p, o->target);
         step->most = MAX(step->most, now);
         if (!memory) {
             step->length += s->clock[ech_survey_after(s, i)] - s->clock[i];
             step->depth = MAX(step->depth, p->depth[i]);
-            open = false;
+            complete = true;
         }
         if (o->kind == ECH_OP_LOOP) {
             step->copies = p->flying[i];
             step->most = MAX(step->most, now + most_inside(p, i));
         }
-        now -= r->gone[i];
+        now -= p->gone[i];
     }
+    r->end = now;
 }
 
+/* Steps that are over when an op at the region's level is; none for ECH_NONE. */
 static uint32_t steps_over(const Region *r, EchId op)
 {
-    return op == ECH_NONE ? 0 : r->step_of[op];
+    return op == ECH_NONE ? 0 : r->p->step_of[op];
 }
 
-/* Schedules what is in @region, whose copies are the ones of @numbers. */
-static void schedule_region(Pass *p, Region *r, const GArray *all_orders)
+static EchHideCopy hide_copy(const Region *r, const Copy *c)
 {
-    const EchSurvey *s = &p->s;
-    g_autofree uint32_t *number = g_new0(uint32_t, p->copies->len + 1);
-    EchId begin = r->region == ECH_NONE ? 0 : r->region + 1;
-    int64_t now = (int64_t)MIN(s->live[begin], INT64_MAX / 64);
-    for (guint k = 0; k < r->numbers->len; k++) {
-        const Copy *c = copy_at(p, g_array_index(r->numbers, uint32_t, k));
-        number[g_array_index(r->numbers, uint32_t, k)] = k + 1;
-        int64_t bytes = (int64_t)MIN(s->buffers[c->on_device].bytes, INT64_MAX / 64);
-        if (c->in)
-            now += bytes;
-        else if (c->free != ECH_NONE && c->used != ECH_NONE)
-            r->gone[c->used] += bytes;
-        else if (c->free != ECH_NONE)
-            now -= bytes;
-        if (c->made != ECH_NONE) {
-            r->come[c->made] += bytes;
-            r->gone[c->made] += bytes;
-        }
-    }
-    collect_steps(r, now);
-    guint n = r->steps->len;
-    EchHideStep *steps = (EchHideStep *)r->steps->data;
-    int64_t last = now;
-    if (n > 0) { /* after the last one */
-        last = steps[n - 1].before;
-        for (EchId i = g_array_index(r->firsts, EchId, n - 1); i < end_of_region(p, r->region); i = ech_survey_after(s, i)) {
-            const EchOp *o = &s->ops[i];
-            if (p->copy_of[i] > 0 || p->dropped[i])
-                continue;
-            int64_t bytes = (o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE) && s->buffers[o->target].memory == s->hbm
-                                ? (int64_t)MIN(s->buffers[o->target].bytes, INT64_MAX / 64)
-                                : 0;
-            last += (o->kind == ECH_OP_ALLOC ? bytes : -bytes) + r->come[i] - r->gone[i];
-        }
-    }
-    for (guint k = 0; k < r->numbers->len; k++) {
-        const Copy *c = copy_at(p, g_array_index(r->numbers, uint32_t, k));
-        EchHideCopy copy = {.to_device = c->in,
-                            .length = MAX(ech_survey_copy_time(s, s->ops[c->op].bytes, c->in), 1),
-                            .depth = c->depth,
-                            .bytes = c->in || c->free != ECH_NONE ? (int64_t)MIN(s->buffers[c->on_device].bytes, INT64_MAX / 64) : 0,
-                            .after = steps_over(r, c->behind),
-                            .done_from = steps_over(r, c->waited),
-                            .until = c->needed == ECH_NONE ? n : r->step_of[c->needed] - 1,
-                            .used = steps_over(r, c->used)};
-        copy.done_from = MIN(MAX(copy.done_from, copy.after), copy.until);
-        if (c->in && copy.until < n)
-            steps[copy.until].waits = true;
-        g_array_append_val(r->copies, copy);
-    }
-    g_autoptr(GArray) orders = g_array_new(FALSE, FALSE, sizeof(EchHideOrder));
-    for (guint o = 0; o < all_orders->len; o++) {
-        EchHideOrder order = g_array_index(all_orders, EchHideOrder, o);
-        if (number[order.done] == 0 || number[order.start] == 0)
-            continue;
-        order = (EchHideOrder){number[order.done] - 1, number[order.start] - 1};
-        g_array_append_val(orders, order);
-    }
-    EchHideProblem problem = {.steps = steps,
-                              .n_steps = n,
-                              .at_end = last,
-                              .copies = (const EchHideCopy *)r->copies->data,
-                              .n_copies = r->copies->len,
-                              .orders = (const EchHideOrder *)orders->data,
-                              .n_orders = orders->len,
-                              .limit = p->limit,
-                              .backs_up = p->tpu,
-                              .memory = p->memory};
-    for (guint k = 0; k < n; k++)
-        problem.limit = MAX(problem.limit, steps[k].copies);
-    g_autofree EchHideEvent *events = g_new(EchHideEvent, 2 * (size_t)problem.n_copies + 1);
-    uint32_t flying = 0;
-    int64_t most = ech_hide_latencies(&problem, events, &flying);
-    for (uint64_t k = 0; k < p->o->reruns && most > (int64_t)MIN(p->memory, INT64_MAX / 4); k++) {
-        problem.memory = (EchBytes)((double)problem.memory * .9);
-        most = ech_hide_latencies(&problem, events, &flying);
-    }
-    for (guint k = 0; k < n; k++)
-        flying = MAX(flying, steps[k].copies);
-    if (r->region != ECH_NONE)
-        p->flying[r->region] = flying;
-    p->most = MAX(p->most, (EchBytes)MAX(most, 0));
-    for (uint32_t e = 2 * problem.n_copies; e-- > 0;) {
-        EchId at = events[e].step < n ? g_array_index(r->firsts, EchId, events[e].step) : end_of_region(p, r->region);
-        Event event = {g_array_index(r->numbers, uint32_t, events[e].copy), events[e].done, r->region, p->events_at[at]};
+    const Pass *p = r->p;
+    EchHideCopy copy = {.to_device = c->in,
+                        .length = MAX(ech_survey_copy_time(&p->s, p->s.ops[c->op].bytes, c->in), 1),
+                        .depth = p->depth[c->op],
+                        .bytes = c->in || c->free != ECH_NONE ? bytes_of(p, c->on_device) : 0,
+                        .after = steps_over(r, c->behind),
+                        .until = c->needed == ECH_NONE ? r->steps->len : p->step_of[c->needed] - 1,
+                        .used = steps_over(r, c->used)};
+    copy.done_from = MIN(MAX(steps_over(r, c->waited), copy.after), copy.until);
+    return copy;
+}
+
+static void add_events(Region *r, const EchHideEvent *events)
+{
+    Pass *p = r->p;
+    for (guint e = 2 * r->n; e-- > 0;) {
+        EchId at = events[e].step < r->steps->len ? g_array_index(r->firsts, EchId, events[e].step) : end_of_region(p, r->region);
+        Event event = {r->numbers[events[e].copy], events[e].done, r->region, p->events_at[at]};
         g_array_append_val(p->events, event);
         p->events_at[at] = p->events->len;
     }
 }
 
+/* @number: per copy of the pass, which it is in its region. */
+static void schedule_region(Region *r, const GArray *all_orders, const uint32_t *number)
+{
+    Pass *p = r->p;
+    count_copies(r);
+    collect_steps(r);
+    EchHideStep *steps = (EchHideStep *)r->steps->data;
+    g_autofree EchHideCopy *copies = g_new(EchHideCopy, r->n);
+    for (guint k = 0; k < r->n; k++) {
+        copies[k] = hide_copy(r, copy_at(p, r->numbers[k]));
+        if (copies[k].to_device && copies[k].until < r->steps->len)
+            steps[copies[k].until].waits = true;
+    }
+    g_autoptr(GArray) orders = g_array_new(FALSE, FALSE, sizeof(EchHideOrder));
+    for (guint o = 0; o < all_orders->len; o++) {
+        EchHideOrder order = g_array_index(all_orders, EchHideOrder, o);
+        if (copy_at(p, order.done)->region != r->region)
+            continue;
+        order = (EchHideOrder){number[order.done], number[order.start]};
+        g_array_append_val(orders, order);
+    }
+    EchHideProblem problem = {.steps = steps,
+                              .n_steps = r->steps->len,
+                              .at_end = r->end,
+                              .copies = copies,
+                              .n_copies = r->n,
+                              .orders = (const EchHideOrder *)orders->data,
+                              .n_orders = orders->len,
+                              .limit = p->limit,
+                              .backs_up = p->tpu,
+                              .memory = p->memory};
+    uint32_t inside = 0;
+    for (guint k = 0; k < r->steps->len; k++)
+        inside = MAX(inside, steps[k].copies);
+    problem.limit = MAX(problem.limit, inside);
+    g_autofree EchHideEvent *events = g_new(EchHideEvent, 2 * (size_t)r->n);
+    uint32_t flying;
+    int64_t most = ech_hide_latencies(&problem, events, &flying);
+    for (uint64_t k = 0; k < p->o->reruns && most > (int64_t)MIN(p->memory, INT64_MAX / 4); k++) {
+        problem.memory -= problem.memory / 10;
+        most = ech_hide_latencies(&problem, events, &flying);
+    }
+    p->most = MAX(p->most, (EchBytes)MAX(most, 0));
+    for (EchId loop = r->region; loop != ECH_NONE; loop = p->s.region[loop])
+        p->flying[loop] = MAX(p->flying[loop], MAX(flying, inside));
+    add_events(r, events);
+}
+
+/* Inner loops come behind those around them, and go first; last what is around all. */
+static gint compare_regions(gconstpointer x, gconstpointer y, gpointer data)
+{
+    const Pass *p = data;
+    const uint32_t *a = x, *b = y;
+    EchId i = copy_at(p, *a)->region + 1, j = copy_at(p, *b)->region + 1; /* 0: ECH_NONE's */
+    return i != j ? (i > j ? -1 : 1) : (*a > *b) - (*a < *b);
+}
+
 static void schedule_all(Pass *p)
 {
-    const EchSurvey *s = &p->s;
+    guint n = p->copies->len;
     g_autoptr(GArray) orders = g_array_new(FALSE, FALSE, sizeof(EchHideOrder));
     find_bounds(p, orders);
     find_updates(p);
     find_depths(p);
-    g_autofree uint32_t *step_of = g_new0(uint32_t, s->n + 1);
-    g_autofree int64_t *come = g_new0(int64_t, s->n + 1), *gone = g_new0(int64_t, s->n + 1);
-    g_autoptr(GArray) regions = g_array_new(FALSE, FALSE, sizeof(EchId));
-    g_autofree bool *seen = g_new0(bool, s->n + 2);
-    for (uint32_t k = 0; k < p->copies->len; k++) {
-        EchId region = copy_at(p, k)->region, key = region == ECH_NONE ? (EchId)s->n : region;
-        if (!seen[key])
-            g_array_append_val(regions, key);
-        seen[key] = true;
-    }
-    g_array_sort(regions, ech_compare_u32);
-    /* The one around all stands last, but is done last, too. */
-    for (guint at = 0; at < regions->len; at++) {
-        bool outermost = g_array_index(regions, EchId, regions->len - 1) == s->n;
-        guint which = outermost ? (at + 1 == regions->len ? at : regions->len - 2 - at) : regions->len - 1 - at;
-        EchId key = g_array_index(regions, EchId, which);
+    g_autofree uint32_t *numbers = g_new(uint32_t, n), *number = g_new(uint32_t, n);
+    for (uint32_t k = 0; k < n; k++)
+        numbers[k] = k;
+    g_qsort_with_data(numbers, (gint)n, sizeof *numbers, compare_regions, p);
+    for (guint first = 0, end; first < n; first = end) {
         Region region = {.p = p,
-                         .region = key == s->n ? ECH_NONE : key,
+                         .region = copy_at(p, numbers[first])->region,
+                         .numbers = &numbers[first],
                          .steps = g_array_new(FALSE, TRUE, sizeof(EchHideStep)),
-                         .firsts = g_array_new(FALSE, FALSE, sizeof(EchId)),
-                         .copies = g_array_new(FALSE, FALSE, sizeof(EchHideCopy)),
-                         .numbers = g_array_new(FALSE, FALSE, sizeof(uint32_t)),
-                         .step_of = step_of,
-                         .come = come,
-                         .gone = gone};
-        for (uint32_t k = 0; k < p->copies->len; k++)
-            if (copy_at(p, k)->region == region.region)
-                g_array_append_val(region.numbers, k);
-        schedule_region(p, &region, orders);
-        for (EchId loop = region.region; loop != ECH_NONE; loop = s->region[loop])
-            if (s->region[loop] != ECH_NONE)
-                p->flying[s->region[loop]] = MAX(p->flying[s->region[loop]], p->flying[loop]);
+                         .firsts = g_array_new(FALSE, FALSE, sizeof(EchId))};
+        for (end = first; end < n && copy_at(p, numbers[end])->region == region.region; end++)
+            number[numbers[end]] = end - first;
+        region.n = end - first;
+        schedule_region(&region, orders, number);
         g_array_unref(region.steps);
         g_array_unref(region.firsts);
-        g_array_unref(region.copies);
-        g_array_unref(region.numbers);
     }
 }
 
@@ -560,8 +573,8 @@ static void schedule_all(Pass *p)
 typedef struct {
     Pass *p;
     EchEdit e;
-    GArray *loops;  /* open ones */
-    EchId *stands;  /* per buffer: the array that its update was made into, or ECH_NONE */
+    GArray *loops; /* open ones */
+    EchId *stands; /* per buffer: the array that its update was made into, or ECH_NONE */
     EchId *since;  /* per buffer: the op that made that */
 } Writer;
 
@@ -635,12 +648,12 @@ static void give_back(Writer *w, Copy *c)
     c->free = ECH_NONE;
 }
 
-/* An op, and what updates that it makes into arrays of their own take and give back. */
-static void put_update(Writer *w, EchId op, const GArray *updates)
+/* A kernel, and what the arrays that it makes of what was brought take and give back. */
+static void put_update(Writer *w, EchId op)
 {
-    Pass *p = w->p;
-    for (guint k = 0; k < updates->len; k++) {
-        const Copy *c = copy_at(p, g_array_index(updates, uint32_t, k));
+    const Pass *p = w->p;
+    for (uint32_t k = p->makes[op]; k != 0; k = copy_at(p, k - 1)->next_made) {
+        const Copy *c = copy_at(p, k - 1);
         EchBuffer made = *ech_trace_builder_peek_buffer(w->e.builder, c->on_device);
         made.loop = c->region == ECH_NONE ? ECH_NONE : w->e.map[c->region];
         w->stands[c->on_device] = ech_trace_builder_buffer(w->e.builder, made);
@@ -648,8 +661,8 @@ static void put_update(Writer *w, EchId op, const GArray *updates)
         (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, w->stands[c->on_device]);
     }
     put(w, op);
-    for (guint k = 0; k < updates->len; k++)
-        (void)ech_edit_memory(&w->e, ECH_OP_FREE, copy_at(p, g_array_index(updates, uint32_t, k))->on_device);
+    for (uint32_t k = p->makes[op]; k != 0; k = copy_at(p, k - 1)->next_made)
+        (void)ech_edit_memory(&w->e, ECH_OP_FREE, copy_at(p, k - 1)->on_device);
 }
 
 static void put_events(Writer *w, EchId i)
@@ -681,11 +694,6 @@ static EchTrace *write_trace(Pass *p, GError **error)
     w->since = g_new0(EchId, s->n_buffers + 1);
     for (size_t b = 0; b <= s->n_buffers; b++)
         w->stands[b] = ECH_NONE;
-    g_autoptr(GArray) updates = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    g_autofree bool *makes = g_new0(bool, s->n + 1);
-    for (uint32_t k = 0; k < p->copies->len; k++)
-        if (copy_at(p, k)->made != ECH_NONE)
-            makes[copy_at(p, k)->made] = true;
     for (EchId i = 0; i <= s->n; i++) {
         while (w->loops->len > 0 && s->end[g_array_index(w->loops, EchId, w->loops->len - 1)] == i) {
             put_events(w, i);
@@ -703,13 +711,9 @@ static EchTrace *write_trace(Pass *p, GError **error)
             continue;
         else if (c || p->dropped[i])
             w->e.map[i] = w->e.last_core; /* what was asked for behind it is asked for behind what stands there now */
-        else if (makes[i]) {
-            g_array_set_size(updates, 0);
-            for (uint32_t k = 0; k < p->copies->len; k++)
-                if (copy_at(p, k)->made == i)
-                    g_array_append_val(updates, k);
-            put_update(w, i, updates);
-        } else
+        else if (p->makes[i] > 0)
+            put_update(w, i);
+        else
             put(w, i);
         if (s->ops[i].kind == ECH_OP_LOOP) {
             g_array_append_val(w->loops, i);
@@ -741,7 +745,7 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
     const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
     p->tpu = g_strcmp0(platform, "gpu") != 0;
     p->limit = p->o->copies > 0 ? (uint32_t)p->o->copies : p->tpu ? 5 : 2;
-    p->memory = p->o->memory > 0 ? p->o->memory : hbm != NULL ? (EchBytes)((double)hbm->available * .95) : UINT64_MAX;
+    p->memory = p->o->memory > 0 ? p->o->memory : hbm != NULL ? hbm->available - hbm->available / 20 : UINT64_MAX;
     p->copies = g_array_new(FALSE, TRUE, sizeof(Copy));
     p->events = g_array_new(FALSE, FALSE, sizeof(Event));
     p->copy_of = g_new0(uint32_t, p->s.n + 1);
@@ -749,9 +753,14 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
     p->dropped = g_new0(bool, p->s.n + 1);
     p->waiter = g_new0(EchId, p->s.n + 1);
     p->flying = g_new0(uint32_t, p->s.n + 1);
-    p->depth = g_new0(EchTime, p->s.n + 1);
+    p->depth = g_new0(uint32_t, p->s.n + 1);
+    p->step_of = g_new0(uint32_t, p->s.n + 1);
+    p->come = g_new0(int64_t, p->s.n + 1);
+    p->gone = g_new0(int64_t, p->s.n + 1);
+    p->makes = g_new0(uint32_t, p->s.n + 1);
     p->events_at = g_new0(guint, p->s.n + 1);
     ech_users_init(&p->users, &p->s, true, false);
+    ech_users_init(&p->writers, &p->s, true, true);
     find_copies(p);
     EchTrace *out;
     if (p->copies->len == 0) {
@@ -762,8 +771,8 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
         schedule_all(p);
         out = write_trace(p, error);
         g_autofree char *most = ech_format_bytes(p->most), *memory = ech_format_bytes(p->memory);
-        ech_diag_remark(diag, "schedule: %u copies from and to the host where XLA's scheduler has them, which counts %s of the %s that it keeps to", p->copies->len,
-                        most, memory);
+        ech_diag_remark(diag, "schedule: %u copies from and to the host where XLA's scheduler has them, which counts %s of the %s that it keeps to",
+                        p->copies->len, most, memory);
     }
     g_array_unref(p->copies);
     g_array_unref(p->events);
@@ -773,8 +782,13 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
     g_free(p->waiter);
     g_free(p->flying);
     g_free(p->depth);
+    g_free(p->step_of);
+    g_free(p->come);
+    g_free(p->gone);
+    g_free(p->makes);
     g_free(p->events_at);
     ech_users_clear(&p->users);
+    ech_users_clear(&p->writers);
     ech_survey_clear(&p->s);
     return out;
 }
