@@ -3,6 +3,14 @@
 #include <glib.h>
 #include <string.h>
 
+EchHideRules ech_hide_rules(bool gpu, const char *compiler)
+{
+    static const char *const by_time[] = {"v2", "v3", "v4", "v5p", "v6e", NULL};
+    if (gpu)
+        return (EchHideRules){.limit = 2, .by_depth = true};
+    return (EchHideRules){.limit = 5, .backs_up = true, .by_depth = !compiler || !g_strv_contains(by_time, compiler)};
+}
+
 typedef enum { STEP, START, DONE } Kind;
 
 /* Something that may be scheduled next. */
@@ -105,7 +113,7 @@ static int by_memory(const Run *r, const Candidate *a, const Candidate *b)
 /* Waits behind which copies could start go first where all that may be under way are. */
 static bool is_backed_up(const Run *r, const Candidate *a)
 {
-    return r->p->backs_up && a->kind == START && r->flying >= r->p->limit && r->dones->len > 0;
+    return r->p->rules.backs_up && a->kind == START && r->flying >= r->p->rules.limit && r->dones->len > 0;
 }
 
 static bool may_stay(const Run *r, const Candidate *a)
@@ -127,7 +135,7 @@ static bool is_better(const Run *r, const Candidate *a, const Candidate *b, EchT
     by = by ? by : prefer_less(MAX(a->ready - r->now, 0), MAX(b->ready - r->now, 0));
     by = by ? by : prefer(!may_stay(r, a), !may_stay(r, b));
     by = by ? by : prefer(is_backed_up(r, a), is_backed_up(r, b));
-    by = by ? by : prefer_less(b->depth, a->depth);
+    by = by || !r->p->rules.by_depth ? by : prefer_less(b->depth, a->depth);
     if (by == 0 && next != INT64_MAX) {
         int64_t of_a = wasted(r, a, next), of_b = wasted(r, b, next);
         by = prefer(a->kind != START && of_a < of_b, b->kind != START && of_b < of_a);
@@ -222,7 +230,7 @@ static Candidate next_step(const Run *r)
 
 static bool is_ready(const Run *r)
 {
-    return r->left > 0 && r->step_needs[r->left - 1] == 0 && r->flying + r->p->steps[r->left - 1].copies <= r->p->limit;
+    return r->left > 0 && r->step_needs[r->left - 1] == 0 && r->flying + r->p->steps[r->left - 1].copies <= r->p->rules.limit;
 }
 
 static void run(Run *r)
@@ -253,7 +261,7 @@ static void run(Run *r)
             from = r->starts;
             at = k;
         }
-        for (guint k = 0; k < r->dones->len && r->flying < p->limit; k++) {
+        for (guint k = 0; k < r->dones->len && r->flying < p->rules.limit; k++) {
             Candidate *c = &g_array_index(r->dones, Candidate, k);
             const EchHideCopy *copy = &p->copies[c->index];
             if (!copy->to_device)

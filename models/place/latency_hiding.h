@@ -40,6 +40,16 @@ typedef struct {
     uint32_t done, start;
 } EchHideOrder;
 
+/** How a compiler's scheduler is set. */
+typedef struct {
+    uint32_t limit; /**< Copies under way at a time, at most. */
+    bool backs_up;  /**< Copies of arguments start sooner where others could be under way in their place. */
+    bool by_depth;  /**< What has come by more copies is waited for later. */
+} EchHideRules;
+
+/** Of GPUs, or of the TPU whose key among compilers' rules (EchDevice.compiler) is @compiler; of one that is not known as of the latest. */
+EchHideRules ech_hide_rules(bool gpu, const char *compiler);
+
 typedef struct {
     const EchHideStep *steps;
     uint32_t n_steps;
@@ -48,9 +58,8 @@ typedef struct {
     uint32_t n_copies;
     const EchHideOrder *orders;
     uint32_t n_orders;
-    uint32_t limit;  /**< Copies under way at a time, at most; at least what a step has inside. */
-    bool backs_up;   /**< Whether copies of arguments start sooner where others could be under way in their place. */
-    EchBytes memory; /**< Bytes that the scheduler keeps to. */
+    EchHideRules rules; /**< Its limit: at least what a step has inside. */
+    EchBytes memory;    /**< Bytes that the scheduler keeps to. */
 } EchHideProblem;
 
 /** A copy starts, or is waited for, before a step (the number of steps: at the end). */

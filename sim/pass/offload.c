@@ -775,8 +775,9 @@ static void say(const Writer *w, EchDiag *diag)
     if (ech_survey_has_places(&p->s))
         ech_diag_remark(diag, "offload: kernels are those compiled without it; the compiler's places do not hold any more");
     if (ech_survey_has_places(&p->s) && p->o->what == WHAT_ARGUMENTS && goes_whole(p))
-        ech_diag_remark(diag, "offload: XLA brings back early, many at once, what no loop takes slice by slice: of stacks of layers that saved nothing (pass "
-                              "slice before this one updates them layer by layer, as a program can)");
+        ech_diag_remark(
+            diag, "offload: XLA brings back early, many at once, what no loop takes slice by slice (pass schedule after this one has it when XLA has it): "
+                  "of stacks of layers that saved nothing (pass slice before this one updates them layer by layer, as a program can)");
 }
 
 static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)

@@ -51,8 +51,7 @@ typedef struct {
     EchSurvey s;
     EchUsers users, writers; /* of roots */
     const ScheduleOptions *o;
-    uint32_t limit;
-    bool tpu;
+    EchHideRules rules;
     EchBytes memory;
     GArray *copies;       /* Copy, in their order */
     uint32_t *copy_of;    /* per op: 1 + the copy that it is, or is the ALLOC or FREE of; 0: none */
@@ -513,13 +512,12 @@ static void schedule_region(Region *r, const GArray *all_orders, const uint32_t 
                               .n_copies = r->n,
                               .orders = (const EchHideOrder *)orders->data,
                               .n_orders = orders->len,
-                              .limit = p->limit,
-                              .backs_up = p->tpu,
+                              .rules = p->rules,
                               .memory = p->memory};
     uint32_t inside = 0;
     for (guint k = 0; k < r->steps->len; k++)
         inside = MAX(inside, steps[k].copies);
-    problem.limit = MAX(problem.limit, inside);
+    problem.rules.limit = MAX(problem.rules.limit, inside);
     g_autofree EchHideEvent *events = g_new(EchHideEvent, 2 * (size_t)r->n);
     uint32_t flying;
     int64_t most = ech_hide_latencies(&problem, events, &flying);
@@ -743,8 +741,8 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
         return ech_trace_ref(in);
     }
     const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
-    p->tpu = g_strcmp0(platform, "gpu") != 0;
-    p->limit = p->o->copies > 0 ? (uint32_t)p->o->copies : p->tpu ? 5 : 2;
+    p->rules = ech_hide_rules(g_strcmp0(platform ? platform : device ? device->family : NULL, "gpu") == 0, device ? device->compiler : NULL);
+    p->rules.limit = p->o->copies > 0 ? (uint32_t)p->o->copies : p->rules.limit;
     p->memory = p->o->memory > 0 ? p->o->memory : hbm != NULL ? hbm->available - hbm->available / 20 : UINT64_MAX;
     p->copies = g_array_new(FALSE, TRUE, sizeof(Copy));
     p->events = g_array_new(FALSE, FALSE, sizeof(Event));

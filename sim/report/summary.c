@@ -444,7 +444,7 @@ static void append_narrow(GString *out, const EchReport *report, EchBytes most, 
     g_autofree char *know = ech_report_how_to_know(report->device->name);
     g_autofree char *text = g_strdup_printf("%s%s%s; that would be %s of hbm%s. %s", remat ? remat : "", remat && early ? ". " : "",
                                             early ? "XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice" : "", bytes,
-                                            early ? ", or more" : "", know);
+                                            early ? ", or more: --pass schedule, after offload, tells" : "", know);
     ech_text_wrap(out, "  ", text, columns);
 }
 

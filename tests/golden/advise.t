@@ -40,18 +40,18 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   What changes nothing
     products on host, the rest again: nothing goes to the host, so that it is 'make activations again'
-    arguments on host, overlapped; arguments on host, waited for: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
+    arguments on host: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
     loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
-   2  activations again or all on host     23.6 MiB  17.5 MiB        -         -
-   3  again, and arguments layer by layer  32.4 MiB  5.50 MiB        -         -
+   2  again, and arguments layer by layer  32.4 MiB  5.50 MiB        -         -
+   3  activations again or all on host     34.6 MiB  17.5 MiB        -         -
    4  make activations again               37.6 MiB         -        -         -
    5  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
    6  make again what needs no product      119 MiB         -        -         -
 
-$ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --memory 60MiB | grep -c -- '--pass prefetch'
+$ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --memory 60MiB | grep -c -- '--pass schedule'
 2
 $ echelon advise --trace traces/gpt_everything.v6e --device tpu-v6e --jobs 2
 gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
@@ -86,7 +86,7 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
     loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
     make again what needs no product: no array fits what was asked for
     products on host, the rest again: nothing goes to the host, so that it is 'make activations again'
-    arguments on host, overlapped; arguments on host, waited for: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
+    arguments on host: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
 $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/larger device/,/^$/p'
   As it is, on a larger device
    2  tpu-v6e                              24.7 GiB    90 GiB   34.1 s    x0.286
@@ -159,25 +159,24 @@ $ echelon advise traces/adam_stacked_none.v5e --device tpu-v5e --memory 600MiB |
    2  again, and arguments layer by layer   376 MiB   772 MiB   149 ms   x11.146
 
    1  --pass slice --pass offload:what=arguments,overlap=true,memory=600MiB
-    arguments on host, waited for; arguments on host, overlapped: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
-$ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n '/What may/,/^$/p'
-  What may
-   1  arguments on host, overlapped        1.92 GiB   788 MiB   115 ms   x11.487
-   2  arguments on host, waited for        1.92 GiB   788 MiB   120 ms   x11.971
-   3  again, and arguments on host         1.73 GiB   984 MiB   148 ms   x14.741
-  (of what is made again there are at once at most: 7 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
-  (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
-  (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
-  The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend tpu-v5e -o asked -- python train.py' tells what it needs then (large programs: compile.py --no-codegen tells the memory, long before the compiler is done).
+    arguments on host: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
+$ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n '/not be enough/,/^$/p'
+  What would not be enough
+   1* make activations again               2.31 GiB         -        -         -
+   2* products on host, the rest again     2.31 GiB  10.5 MiB        -         -
+   3  donate what results can replace      2.31 GiB         -        -         -
+   4  arguments on host                    2.68 GiB  1.15 GiB        -         -
+   5  again, and arguments on host         2.68 GiB   984 MiB        -         -
+  (*: with arguments donated, too)
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:what=none --memory 115MiB | sed -n '/What may/,/^$/p;/^   1 .*--pass/p;/donated, too/p'
   What may
    1* make activations again                112 MiB         -  2.07 ms    x1.142
-   2* activations again or all on host      108 MiB  3.50 MiB  2.72 ms    x1.496
-   3* products on host, the rest again      112 MiB    36 MiB  3.43 ms    x1.889
-  (of what is made again there are at once at most: 18 MiB by 1, 18 MiB by 2, 40 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
+   2* activations again or all on host      112 MiB  3.50 MiB  2.33 ms    x1.283
+   3* products on host, the rest again      136 MiB    26 MiB        -         -
+  (of what is made again there are at once at most: 18 MiB by 1, 18 MiB by 2; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
-  (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
+  (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   (*: with arguments donated, too)
@@ -188,7 +187,7 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 34MiB | s
   It takes 1.08 ms. Its critical path: latency inside kernels 81 %, hbm port 11 %, overhead 7 %.
   What may
    1  make activations again               37.6 MiB         -        -         -
-   2  activations again or all on host     30.6 MiB  7.50 MiB  1.60 ms    x1.487
+   2  activations again or all on host     30.6 MiB  7.50 MiB  1.39 ms    x1.289
    3  again, and arguments layer by layer  32.4 MiB  5.50 MiB  1.95 ms    x1.813
   (of what is made again there are at once at most: 13.5 MiB by 2, 13.5 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)

@@ -23,7 +23,7 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --engine native --pass 'off
     So this offload saves 1.15 GiB of hbm for 1.53 GiB on the host.
   - offload: 8 arrays (1.53 GiB) on the host; 8 copies there (1.53 GiB) and 8 back (1.53 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
   - offload: kernels are those compiled without it; the compiler's places do not hold any more
-  - offload: XLA brings back early, many at once, what no loop takes slice by slice: of stacks of layers that saved nothing (pass slice before this one updates them layer by layer, as a program can)
+  - offload: XLA brings back early, many at once, what no loop takes slice by slice (pass schedule after this one has it when XLA has it): of stacks of layers that saved nothing (pass slice before this one updates them layer by layer, as a program can)
 $ echelon run --trace mlp_none.h100 --device h100-sxm --engine native --pass offload:names=*mlp_offload.py:19*,idle=0.2 2>&1 | grep -E 'It (fits|takes)|offload:|So this'
   after pass offload:names=*mlp_offload.py:19*,idle=0.2
   It fits. hbm 56.3 MiB of 79.1 GiB (0 %), host 2.50 MiB of 2 TiB (0 %)
@@ -42,7 +42,7 @@ echelon: --pass: pass offload: what: 'weights' is unknown; expected one of saved
 exit 2
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass offload --set device.memories.hbm.available=130MiB | sed -n '/ fit\./,/that would be/p'
   It may fit. hbm 104 MiB of 130 MiB (80 %), host 79.5 MiB of 2 TiB (0 %)
-  XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 180 MiB of hbm, or more. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
+  XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 180 MiB of hbm, or more: --pass schedule, after offload, tells. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 $ : what the host memory and its link are called, and a tier beside them, changes nothing; d="name: own\nfamily: other\nmemories:\n  hbm: {kind: hbm, space: 0, capacity: 32GiB, read: 2TB/s, write: 2TB/s, assignable: true}\n"; u="units:\n  matrix: {peaks: {bf16: 400TFLOP/s}}\n  vector: {peaks: {f32: 10TFLOP/s}}\n"; n="capacity: 1TiB, read: 60GB/s, write: 60GB/s"; l="to: hbm, to_device: 50GB/s, from_device: 50GB/s, setup: 1us"; h="kind: host-pinned, space: 5, assignable: true, $n"; printf "${d}  host: {$h}\nlinks:\n  host: {from: host, $l}\n$u" >$T/a.yaml; printf "${d}  far: {kind: host-pinned, $n}\n  dram: {$h}\nlinks:\n  pcie: {from: dram, $l}\n  cxl: {from: far, $l}\n$u" >$T/b.yaml; for x in a b; do echelon run --trace traces/gpt_unrolled_kept.h100 --device $T/$x.yaml --engine native --pass offload | sed -n '/It fits/s/dram/host/; /It fits/p; /It takes/{s/, bound by [a-z]*/, bound by/p;q;}'; done
   It fits. hbm 94.0 MiB of 32 GiB (0 %), host 93.5 MiB of 1 TiB (0 %)
   It takes 7.80 ms, bound by link to device (37 % of the critical path).

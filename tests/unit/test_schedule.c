@@ -73,8 +73,7 @@ START_TEST(fetched)
                                     .n_steps = 4,
                                     .copies = copies,
                                     .n_copies = fetches[_i].copies,
-                                    .limit = fetches[_i].limit,
-                                    .backs_up = fetches[_i].backs_up,
+                                    .rules = {fetches[_i].limit, fetches[_i].backs_up, true},
                                     .memory = UINT64_MAX};
     EchHideEvent events[4];
     uint32_t flying;
@@ -94,7 +93,7 @@ START_TEST(fetched_within)
                                   {.length = 50 * ms, .before = 110, .most = 110, .waits = true}};
     const EchHideCopy copies[2] = {{.to_device = true, .length = 90 * ms, .bytes = 100, .until = 1},
                                    {.to_device = true, .length = 90 * ms, .bytes = 100, .until = 2}};
-    EchHideProblem problem = {.steps = steps, .n_steps = 3, .at_end = 10, .copies = copies, .n_copies = 2, .limit = 5, .backs_up = true, .memory = 1000};
+    EchHideProblem problem = {.steps = steps, .n_steps = 3, .at_end = 10, .copies = copies, .n_copies = 2, .rules = {5, true, true}, .memory = 1000};
     EchHideEvent events[4];
     ck_assert_int_eq(ech_hide_latencies(&problem, events, NULL), 210);
     ck_assert(events[1].step == 0 && !events[1].done);
@@ -118,7 +117,7 @@ START_TEST(updated)
         orders[k] = (EchHideOrder){2 * k, 2 * k + 1};
     }
     const EchHideProblem problem = {
-        .steps = steps, .n_steps = N, .copies = copies, .n_copies = 2 * N, .orders = orders, .n_orders = N, .limit = 2, .backs_up = true, .memory = UINT64_MAX};
+        .steps = steps, .n_steps = N, .copies = copies, .n_copies = 2 * N, .orders = orders, .n_orders = N, .rules = {2, true, true}, .memory = UINT64_MAX};
     EchHideEvent events[4 * N];
     (void)ech_hide_latencies(&problem, events, NULL);
     for (uint32_t e = 0, brought = 0; e < 4 * N; e++) {
@@ -137,15 +136,14 @@ START_TEST(at_random)
     EchHideCopy copies[COPIES];
     EchHideOrder orders[COPIES];
     EchHideProblem p = {.steps = steps, .n_steps = (uint32_t)(ech_test_draw(&state) % STEPS), .copies = copies, .orders = orders};
-    p.limit = 1 + (uint32_t)(ech_test_draw(&state) % 4);
-    p.backs_up = ech_test_draw(&state) % 2;
+    p.rules = (EchHideRules){1 + (uint32_t)(ech_test_draw(&state) % 4), ech_test_draw(&state) % 2, ech_test_draw(&state) % 2};
     p.memory = ech_test_draw(&state) % 4000;
     p.n_copies = (uint32_t)(ech_test_draw(&state) % COPIES);
     for (uint32_t j = 0; j < p.n_steps; j++) {
         int64_t before = (int64_t)(ech_test_draw(&state) % 2000);
         steps[j] = (EchHideStep){.length = (EchTime)(ech_test_draw(&state) % 100) * ms,
                                  .depth = (uint32_t)(ech_test_draw(&state) % 3),
-                                 .copies = (uint32_t)(ech_test_draw(&state) % (p.limit + 1)),
+                                 .copies = (uint32_t)(ech_test_draw(&state) % (p.rules.limit + 1)),
                                  .before = before,
                                  .most = before + (int64_t)(ech_test_draw(&state) % 500)};
     }
@@ -166,7 +164,7 @@ START_TEST(at_random)
     EchHideEvent events[2 * COPIES];
     uint32_t flying;
     (void)ech_hide_latencies(&p, events, &flying);
-    ck_assert_uint_le(flying, p.limit);
+    ck_assert_uint_le(flying, p.rules.limit);
     uint32_t started[COPIES], done[COPIES], now = 0;
     for (uint32_t k = 0; k < p.n_copies; k++)
         started[k] = done[k] = UINT32_MAX;
@@ -175,7 +173,7 @@ START_TEST(at_random)
         ck_assert(e == 0 || events[e].step >= events[e - 1].step);
         (events[e].done ? done : started)[events[e].copy] = e;
         now += events[e].done ? -1u : 1u;
-        ck_assert_uint_le(now, p.limit);
+        ck_assert_uint_le(now, p.rules.limit);
         ck_assert(events[e].step >= (events[e].done ? c->done_from : c->after) && events[e].step <= c->until);
     }
     for (uint32_t k = 0; k < p.n_copies; k++)
