@@ -19,7 +19,8 @@ static const EchParam schedule_params[] = {
     {"copies", ECH_PARAM_U64, offsetof(ScheduleOptions, copies), "0", "0", "1000000", NULL,
      "copies from and to the host under way at a time, at most; 0: as XLA has it, 5 on TPUs, 2 on GPUs"},
     {"memory", ECH_PARAM_BYTES, offsetof(ScheduleOptions, memory), "0", NULL, NULL, NULL,
-     "device memory that it keeps to where it can; 0: 95 % of what there is, XLA's default (xla_tpu_scheduler_percent_shared_memory_limit)"},
+     "device memory that it keeps to where it can; 0: 95 % of what there is, XLA's default (xla_tpu_scheduler_percent_shared_memory_limit, GPUs: "
+     "xla_gpu_memory_limit_slop_factor)"},
     {"reruns", ECH_PARAM_U64, offsetof(ScheduleOptions, reruns), "1", "0", "100", NULL,
      "times that it tries again with a tenth less, where more is needed (xla_latency_hiding_scheduler_rerun)"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},

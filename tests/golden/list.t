@@ -530,7 +530,7 @@ $ echelon list passes
       where=device|host (device)  device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, for a time that is not modelled: gradients go when they are done, parameters come back, its state stays
   schedule         begin copies from and to the host, and wait for them, where XLA's latency-hiding scheduler does
       copies=number (0)  copies from and to the host under way at a time, at most; 0: as XLA has it, 5 on TPUs, 2 on GPUs
-      memory=size (0)  device memory that it keeps to where it can; 0: 95 % of what there is, XLA's default (xla_tpu_scheduler_percent_shared_memory_limit)
+      memory=size (0)  device memory that it keeps to where it can; 0: 95 % of what there is, XLA's default (xla_tpu_scheduler_percent_shared_memory_limit, GPUs: xla_gpu_memory_limit_slop_factor)
       reruns=number (1)  times that it tries again with a tenth less, where more is needed (xla_latency_hiding_scheduler_rerun)
   prefetch         fetch from host memory earlier, across layers and loop iterations, within a memory budget
       lookahead=ratio (1)  time kept for a fetch before its use, in its own lengths; 0: fetches stay where they are
