@@ -313,7 +313,16 @@ static void find_bounds(Pass *p, GArray *orders)
     }
 }
 
-/* What is brought, updated and sent back is updated into another array: XLA updates in place what it was given, not what a copy brings. */
+static bool writes_all(const Pass *p, EchId op, EchId root)
+{
+    const EchSurvey *s = &p->s;
+    for (uint32_t u = s->ops[op].first_use; u < s->ops[op].first_use + s->ops[op].n_uses; u++)
+        if (s->uses[u].access == ECH_WRITE && s->uses[u].buffer == root && s->uses[u].bytes >= s->buffers[root].bytes)
+            return true;
+    return false;
+}
+
+/* What is brought, updated and sent back is updated into another array: XLA updates in place what it was given, not what a copy brings, and parts of either. */
 static void find_updates(Pass *p)
 {
     const EchSurvey *s = &p->s;
@@ -333,11 +342,9 @@ static void find_updates(Pass *p)
             continue;
         for (uint32_t u = first_behind(&p->users, c->on_device, from); u < p->users.first[c->on_device + 1] && p->users.op[u] < c->op; u++) {
             EchId op = p->users.op[u];
-            bool reads, writes;
-            (void)ech_survey_access(s, op, c->on_device, &reads, &writes);
-            if (!writes)
+            if (!writes(p, op, c->on_device))
                 continue;
-            if (s->ops[op].kind == ECH_OP_KERNEL && s->region[op] == c->region) {
+            if (s->ops[op].kind == ECH_OP_KERNEL && s->region[op] == c->region && writes_all(p, op, c->on_device)) {
                 c->made = op;
                 c->next_made = p->makes[op];
                 p->makes[op] = k + 1;
@@ -463,8 +470,9 @@ static uint32_t steps_over(const Region *r, EchId op)
 static EchHideCopy hide_copy(const Region *r, const Copy *c)
 {
     const Pass *p = r->p;
+    const EchOp *o = &p->s.ops[c->op];
     EchHideCopy copy = {.to_device = c->in,
-                        .length = MAX(ech_survey_copy_time(&p->s, p->s.ops[c->op].bytes, c->in), 1),
+                        .length = MAX(c->in ? ech_survey_fetch_time(&p->s, o->memory_from, o->bytes) : ech_survey_copy_time(&p->s, o->bytes, false), 1),
                         .depth = p->depth[c->op],
                         .bytes = c->in || c->free != ECH_NONE ? bytes_of(p, c->on_device) : 0,
                         .after = steps_over(r, c->behind),
