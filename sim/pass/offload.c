@@ -165,7 +165,7 @@ static Event next_event(const Pass *p, const Array *a, uint32_t *at)
 static double pause_between(const Pass *p, const Array *a, const Event *before, const Event *after)
 {
     EchBytes bytes = p->s.buffers[a->buffer].bytes;
-    EchTime copies = ech_survey_copy_time(&p->s, bytes, false) + ech_survey_copy_time(&p->s, bytes, true);
+    EchTime copies = ech_time_add(ech_survey_copy_time(&p->s, bytes, false), ech_survey_copy_time(&p->s, bytes, true));
     EchTime idle =
         after->begin - before->end + (before->slices ? (before->end - before->begin) / 2 : 0) + (after->slices ? (after->end - after->begin) / 2 : 0);
     return copies > 0 ? (double)idle / (double)copies : G_MAXDOUBLE;

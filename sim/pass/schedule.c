@@ -62,6 +62,7 @@ typedef struct {
     uint32_t *flying;     /* per LOOP: copies under way at a time inside */
     uint32_t *depth;      /* per op: as EchHideStep.depth */
     uint32_t *step_of;    /* per op at the level of the region at hand: 1 + its step */
+    bool *breaks;         /* per op: a step begins with it */
     int64_t *come, *gone; /* per op: bytes taken right before it, and given back right behind it, by no ALLOC or FREE */
     uint32_t *makes;      /* per op: 1 + the last copy whose array it makes; 0: none */
     guint *events_at;     /* per op, n: 1 + the first Event before it */
@@ -138,6 +139,9 @@ static void find_copies(Pass *p)
             continue;
         else if (a != ECH_NONE && s->region[a] == c.region)
             c.behind = a;
+        EchId made = alloc[from];
+        if (made != ECH_NONE && s->region[made] == c.region && p->copy_of[made] == 0)
+            c.behind = later_of(c.behind, made);
         p->copy_of[i] = p->copies->len + 1;
         g_array_append_val(p->copies, c);
     }
@@ -153,12 +157,15 @@ static void find_copies(Pass *p)
         if (k == 0 || copy_at(p, k - 1)->op != i)
             continue;
         Copy *c = copy_at(p, --k);
-        EchId f = freed[c->in ? c->on_host : c->on_device];
-        /* Of several that read the same the last gives it back. */
-        if (f != ECH_NONE && s->region[f] == c->region && p->copy_of[f] == 0) {
+        EchId source = c->in ? c->on_host : c->on_device, f = freed[source], end = freed[c->in ? c->on_device : c->on_host];
+        uint32_t written = first_behind(&p->writers, source, i);
+        /* Of several that read the same, as it was written last, the last gives it back. */
+        if (f != ECH_NONE && s->region[f] == c->region && p->copy_of[f] == 0 && (written == p->writers.first[source + 1] || p->writers.op[written] > f)) {
             c->free = f;
             p->copy_of[f] = k + 1;
         }
+        if (end != ECH_NONE && s->region[end] == c->region && p->copy_of[end] == 0)
+            c->needed = end;
     }
 }
 
@@ -198,11 +205,11 @@ static bool writes(const Pass *p, EchId op, EchId root)
     return writes;
 }
 
-/* The op at @level by which what computes knows that @op is over. */
-static EchId over_at(const Pass *p, EchId op, EchId level)
+/* The op at the level of copy @c by which what computes knows that @op is over, if it does when it comes to the copy. */
+static EchId over_at(const Pass *p, EchId op, const Copy *c)
 {
-    EchId waiter = ech_survey_at_level(&p->s, p->waiter[op], level);
-    return waiter != ECH_NONE ? waiter : ech_survey_at_level(&p->s, op, level);
+    EchId waiter = ech_survey_at_level(&p->s, p->waiter[op], c->region);
+    return waiter != ECH_NONE && waiter < c->op ? waiter : ech_survey_at_level(&p->s, op, c->region);
 }
 
 static void add_order(GArray *orders, const Pass *p, const Copy *done, const Copy *start)
@@ -237,7 +244,7 @@ static void put_between(Pass *p, Copy *c, const EchUsers *users, EchId root, GAr
         if (other && other->region == c->region)
             add_order(orders, p, other, c);
         else
-            c->behind = later_of(c->behind, over_at(p, users->op[before - 1], c->region));
+            c->behind = later_of(c->behind, over_at(p, users->op[before - 1], c));
     }
 }
 
@@ -254,7 +261,7 @@ static void put_behind_readers(Pass *p, Copy *c, EchId target, GArray *orders)
         if (other && other->region == c->region)
             add_order(orders, p, other, c);
         else
-            c->behind = later_of(c->behind, over_at(p, op, c->region));
+            c->behind = later_of(c->behind, over_at(p, op, c));
     }
 }
 
@@ -294,7 +301,7 @@ static void find_bounds(Pass *p, GArray *orders)
             if (moved(p, dep->op))
                 add_order(orders, p, moved(p, dep->op), c);
             else
-                c->behind = later_of(c->behind, over_at(p, dep->op, c->region));
+                c->behind = later_of(c->behind, over_at(p, dep->op, c));
         }
     }
     for (EchId i = 0; i < s->n; i++) {
@@ -430,11 +437,13 @@ static void collect_steps(Region *r)
     const EchSurvey *s = &p->s;
     int64_t now = r->begin;
     bool complete = true;
+    g_array_set_size(r->steps, 0);
+    g_array_set_size(r->firsts, 0);
     for (EchId i = r->region == ECH_NONE ? 0 : r->region + 1; i < end_of_region(p, r->region); i = ech_survey_after(s, i)) {
         const EchOp *o = &s->ops[i];
         if (p->copy_of[i] > 0 || p->dropped[i])
             continue;
-        if (r->steps->len == 0 || (complete && o->kind != ECH_OP_FREE)) {
+        if (r->steps->len == 0 || (complete && o->kind != ECH_OP_FREE) || p->breaks[i]) {
             EchHideStep step = {.before = now, .most = now};
             g_array_append_val(r->steps, step);
             g_array_append_val(r->firsts, i);
@@ -461,6 +470,28 @@ static void collect_steps(Region *r)
     r->end = now;
 }
 
+/* Where some copy begins behind an op of the step that must wait for one, that is a step by itself from there on. Whether there are such. */
+static bool break_steps(Region *r)
+{
+    Pass *p = r->p;
+    g_autofree EchId *behind = g_new(EchId, r->steps->len + 1);
+    bool any = false;
+    for (guint j = 0; j <= r->steps->len; j++)
+        behind[j] = ECH_NONE;
+    for (guint k = 0; k < r->n; k++) {
+        const Copy *c = copy_at(p, r->numbers[k]);
+        if (c->behind != ECH_NONE)
+            behind[p->step_of[c->behind]] = later_of(behind[p->step_of[c->behind]], c->behind);
+    }
+    for (guint k = 0; k < r->n; k++) {
+        EchId needed = copy_at(p, r->numbers[k])->needed;
+        if (needed == ECH_NONE || p->breaks[needed] || behind[p->step_of[needed]] == ECH_NONE || behind[p->step_of[needed]] >= needed)
+            continue;
+        p->breaks[needed] = any = true;
+    }
+    return any;
+}
+
 /* Steps that are over when an op at the region's level is; none for ECH_NONE. */
 static uint32_t steps_over(const Region *r, EchId op)
 {
@@ -471,8 +502,9 @@ static EchHideCopy hide_copy(const Region *r, const Copy *c)
 {
     const Pass *p = r->p;
     const EchOp *o = &p->s.ops[c->op];
+    EchTime length = c->in ? ech_survey_fetch_time(&p->s, o->memory_from, o->bytes) : ech_survey_copy_time(&p->s, o->bytes, false);
     EchHideCopy copy = {.to_device = c->in,
-                        .length = MAX(c->in ? ech_survey_fetch_time(&p->s, o->memory_from, o->bytes) : ech_survey_copy_time(&p->s, o->bytes, false), 1),
+                        .length = CLAMP(length, 1, ECH_TIME_MAX / 8),
                         .depth = p->depth[c->op],
                         .bytes = c->in || c->free != ECH_NONE ? bytes_of(p, c->on_device) : 0,
                         .after = steps_over(r, c->behind),
@@ -499,6 +531,8 @@ static void schedule_region(Region *r, const GArray *all_orders, const uint32_t 
     Pass *p = r->p;
     count_copies(r);
     collect_steps(r);
+    if (break_steps(r))
+        collect_steps(r);
     EchHideStep *steps = (EchHideStep *)r->steps->data;
     g_autofree EchHideCopy *copies = g_new(EchHideCopy, r->n);
     for (guint k = 0; k < r->n; k++) {
@@ -762,6 +796,7 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
     p->flying = g_new0(uint32_t, p->s.n + 1);
     p->depth = g_new0(uint32_t, p->s.n + 1);
     p->step_of = g_new0(uint32_t, p->s.n + 1);
+    p->breaks = g_new0(bool, p->s.n + 1);
     p->come = g_new0(int64_t, p->s.n + 1);
     p->gone = g_new0(int64_t, p->s.n + 1);
     p->makes = g_new0(uint32_t, p->s.n + 1);
@@ -790,6 +825,7 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
     g_free(p->flying);
     g_free(p->depth);
     g_free(p->step_of);
+    g_free(p->breaks);
     g_free(p->come);
     g_free(p->gone);
     g_free(p->makes);

@@ -85,7 +85,7 @@ const char *ech_survey_host_memory(const EchSurvey *survey)
 static EchTime time_over(const EchLink *link, bool forward, EchBytes bytes)
 {
     EchRate rate = link == NULL ? 0 : forward ? link->to_device : link->from_device;
-    return rate > 0 ? ech_time_for(bytes, rate) + link->latency + link->setup : 0;
+    return rate > 0 ? ech_time_add(ech_time_for(bytes, rate), ech_time_add(link->latency, link->setup)) : 0;
 }
 
 /* To the device, or NULL. */

@@ -254,6 +254,37 @@ START_TEST(of_its_own)
 }
 END_TEST
 
+/* A copy of what nothing has written is behind where that is allocated, and before who reads the copy, even where there is nothing between the two. */
+START_TEST(never_written)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId queue = ech_trace_builder_queue(b, "dma hbm>host", ECH_QUEUE_COPY, 0);
+    EchId here = ech_test_buffer(b, "here", GB, ECH_ROLE_TEMPORARY, false), there = ech_test_buffer(b, "there", GB, ECH_ROLE_TEMPORARY, true);
+    ech_trace_builder_peek_buffer(b, there)->memory = ech_trace_builder_memory(b, "host");
+    EchId taken = ech_test_put(b, ECH_OP_ALLOC, here);
+    EchOp copy = ech_op_init(ECH_OP_COPY);
+    copy.queue = queue;
+    copy.memory_from = ech_trace_builder_memory(b, "hbm");
+    copy.memory_to = ech_trace_builder_memory(b, "host");
+    copy.bytes = GB;
+    EchId made = ech_trace_builder_op(b, copy);
+    ech_trace_builder_use(b, here, ECH_READ, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_use(b, there, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_dep(b, taken, 0);
+    ech_test_kernel(b, 100 * ms, there, ECH_READ, GB);
+    ech_trace_builder_dep(b, made, 0);
+    (void)ech_test_put(b, ECH_OP_FREE, here);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"schedule", NULL});
+    const EchOp *ops = ech_trace_ops(out);
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_COPY), 1);
+    ck_assert(ops[0].kind == ECH_OP_ALLOC && ops[1].kind == ECH_OP_COPY && ops[2].kind == ECH_OP_WAIT && ops[3].kind == ECH_OP_FREE &&
+              ops[4].kind == ECH_OP_KERNEL);
+}
+END_TEST
+
 /* Programs that run as they are written have no such scheduler; what copies nothing has nothing to be scheduled. */
 START_TEST(left)
 {
@@ -281,6 +312,7 @@ int main(void)
     tcase_add_loop_test(tcase, at_random, 0, 300);
     tcase_add_loop_test(tcase, state, 0, G_N_ELEMENTS(ways));
     tcase_add_test(tcase, of_its_own);
+    tcase_add_test(tcase, never_written);
     tcase_add_test(tcase, left);
     return ech_test_main(suite);
 }
