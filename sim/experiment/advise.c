@@ -1193,7 +1193,7 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
             continue;
         }
         again |= may && room && strstr(row->options, "remat") != NULL;
-        early |= may && room && strstr(row->options, "offload") != NULL && strstr(row->options, schedule) == NULL;
+        early |= may && room && row->run.early > row->run.hbm;
         policy |= may && !room;
     }
     if (again)

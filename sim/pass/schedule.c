@@ -53,6 +53,7 @@ typedef struct {
     EchUsers users, writers; /* of roots */
     const ScheduleOptions *o;
     EchHideRules rules;
+    bool gpu;
     EchBytes memory;
     GArray *copies;       /* Copy, in their order */
     uint32_t *copy_of;    /* per op: 1 + the copy that it is, or is the ALLOC or FREE of; 0: none */
@@ -725,6 +726,15 @@ static void put_events(Writer *w, EchId i)
     }
 }
 
+/* Activations, whose gradients' kernels a GPU's compiler puts off to the end, up to what all takes that is kept (validation/what_ifs.md). */
+static bool sends_what_it_makes(const Pass *p)
+{
+    bool any = false;
+    for (uint32_t k = 0; k < p->copies->len; k++)
+        any |= !p->s.buffers[copy_at(p, k)->on_host].resident;
+    return any;
+}
+
 static EchTrace *write_trace(Pass *p, GError **error)
 {
     const EchSurvey *s = &p->s;
@@ -762,7 +772,8 @@ static EchTrace *write_trace(Pass *p, GError **error)
         }
     }
     ech_edit_loops(&w->e, s->n_buffers);
-    ech_trace_builder_drop_properties(builder, "offload_early_bytes");
+    if (!p->gpu || !sends_what_it_makes(p))
+        ech_trace_builder_drop_properties(builder, "offload_early_bytes");
     EchTrace *out = ech_trace_builder_finish(builder, error);
     ech_edit_clear(&w->e);
     g_free(w->stands);
@@ -784,7 +795,8 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
         return ech_trace_ref(in);
     }
     const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
-    p->rules = ech_hide_rules(g_strcmp0(platform ? platform : device ? device->family : NULL, "gpu") == 0, device ? device->compiler : NULL);
+    p->gpu = g_strcmp0(platform ? platform : device ? device->family : NULL, "gpu") == 0;
+    p->rules = ech_hide_rules(p->gpu, device ? device->compiler : NULL);
     p->rules.limit = p->o->copies > 0 ? (uint32_t)p->o->copies : p->rules.limit;
     p->memory = p->o->memory > 0 ? p->o->memory : hbm != NULL ? hbm->available - hbm->available / 20 : UINT64_MAX;
     p->copies = g_array_new(FALSE, TRUE, sizeof(Copy));

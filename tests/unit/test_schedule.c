@@ -299,6 +299,17 @@ START_TEST(left)
 }
 END_TEST
 
+/* How much comes back early stays in doubt where a GPU's program sends what it makes itself. */
+START_TEST(activations)
+{
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
+    g_autoptr(EchTrace) in = ech_test_shipped("gpt_unrolled_kept.h100", device, diag);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"offload", "schedule", NULL});
+    ck_assert(ech_trace_get_property(out, "offload_early_bytes") != NULL);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedule");
@@ -312,6 +323,7 @@ int main(void)
     tcase_add_loop_test(tcase, at_random, 0, 300);
     tcase_add_loop_test(tcase, state, 0, G_N_ELEMENTS(ways));
     tcase_add_test(tcase, of_its_own);
+    tcase_add_test(tcase, activations);
     tcase_add_test(tcase, never_written);
     tcase_add_test(tcase, left);
     return ech_test_main(suite);
