@@ -31,7 +31,7 @@ typedef struct {
     EchId op, region;
     EchId on_device, on_host; /* roots */
     EchId alloc, free;        /* where memory of what it writes is taken, and of what it reads given back; ECH_NONE: nowhere in its region */
-    bool in, started, done;   /* the last two as the trace is written */
+    bool in, done;            /* the latter as the trace is written */
     EchId needed;             /* op at its level before which it must be over; ECH_NONE: its region's end */
     EchId behind;             /* op at its level that it starts behind; ECH_NONE: none */
     EchId waited;             /* op at its level that it is waited for behind; ECH_NONE: none */
@@ -651,7 +651,6 @@ static void start(Writer *w, Copy *c)
 {
     const EchSurvey *s = &w->p->s;
     const EchOp *o = &s->ops[c->op];
-    c->started = true;
     if (c->alloc != ECH_NONE)
         put(w, c->alloc);
     w->e.map[c->op] = ech_trace_builder_op(w->e.builder, ech_edit_op(&w->e, c->op));
