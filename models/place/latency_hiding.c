@@ -32,12 +32,11 @@ typedef struct {
 typedef struct {
     const EchHideProblem *p;
     uint32_t left;             /* steps that are not scheduled yet */
-    uint32_t *step_needs;      /* per step: starts and waits that come after it and are not scheduled yet */
+    uint32_t *step_needs;      /* per step: starts that come after it and are not scheduled yet */
     uint32_t *done_needs;      /* per copy: what comes after its wait and is not scheduled yet */
     Lists until, used, orders; /* of steps: copies by EchHideCopy.until and used; of copies: those that wait for it to be over */
     GArray *dones, *starts;    /* Candidate: ready, or ready at a time */
-    uint64_t *start_position, *done_position;
-    bool *kept; /* per copy from the device: it is still there behind its last use */
+    bool *kept;                /* per copy from the device: it is still there behind its last use */
     EchTime now;
     uint32_t flying, most_flying;
     int64_t extra, peak; /* what copies hold besides EchHideStep.before */
@@ -147,12 +146,19 @@ static bool is_better(const Run *r, const Candidate *a, const Candidate *b, EchT
 
 /* ---- scheduling ---- */
 
+/* Of a copy's start, and behind it of its wait, as a scheduler for memory alone would have it: brought right before it is used, sent right after it was made.
+ */
+static uint64_t start_position(const EchHideCopy *c)
+{
+    return c->to_device ? 4 * (uint64_t)c->until + 1 : 4 * (uint64_t)c->after;
+}
+
 static void release_done(Run *r, uint32_t k)
 {
     const EchHideCopy *c = &r->p->copies[k];
     if (--r->done_needs[k] > 0)
         return;
-    Candidate done = {.kind = DONE, .index = k, .ready = r->now, .depth = c->depth + 1, .position = r->done_position[k]};
+    Candidate done = {.kind = DONE, .index = k, .ready = r->now, .depth = c->depth + 1, .position = start_position(c) + 1};
     g_array_append_val(r->dones, done);
 }
 
@@ -172,10 +178,8 @@ static void schedule_done(Run *r, uint32_t k)
         r->extra += c->bytes;
         count(r);
     }
-    if (c->done_from > 0)
-        r->step_needs[c->done_from - 1]--;
     Candidate start = {
-        .kind = START, .index = k, .ready = r->now + c->length, .depth = c->depth, .position = r->start_position[k], .change = c->to_device ? -c->bytes : 0};
+        .kind = START, .index = k, .ready = r->now + c->length, .depth = c->depth, .position = start_position(c), .change = c->to_device ? -c->bytes : 0};
     g_array_append_val(r->starts, start);
 }
 
@@ -237,7 +241,7 @@ static void run(Run *r)
 {
     const EchHideProblem *p = r->p;
     while (r->left > 0 || r->n_events < 2 * p->n_copies) {
-        Candidate best, step;
+        Candidate best;
         bool any = false;
         GArray *from = NULL;
         guint at = 0;
@@ -248,8 +252,7 @@ static void run(Run *r)
             next = ready > r->now ? MIN(next, ready) : next;
         }
         if (is_ready(r)) {
-            step = next_step(r);
-            best = step;
+            best = next_step(r);
             any = true;
         }
         for (guint k = 0; k < r->starts->len; k++) {
@@ -293,8 +296,6 @@ int64_t ech_hide_latencies(const EchHideProblem *problem, EchHideEvent *ret, uin
                   .left = p->n_steps,
                   .step_needs = g_new0(uint32_t, p->n_steps + 1),
                   .done_needs = g_new0(uint32_t, p->n_copies + 1),
-                  .start_position = g_new0(uint64_t, p->n_copies + 1),
-                  .done_position = g_new0(uint64_t, p->n_copies + 1),
                   .kept = g_new0(bool, p->n_copies + 1),
                   .dones = g_array_new(FALSE, FALSE, sizeof(Candidate)),
                   .starts = g_array_new(FALSE, FALSE, sizeof(Candidate)),
@@ -307,11 +308,6 @@ int64_t ech_hide_latencies(const EchHideProblem *problem, EchHideEvent *ret, uin
         const EchHideCopy *c = &p->copies[k];
         if (c->after > 0)
             r->step_needs[c->after - 1]++;
-        if (c->done_from > 0)
-            r->step_needs[c->done_from - 1]++;
-        /* As a scheduler for memory alone would have it: brought right before it is used, sent right after it was made. */
-        r->start_position[k] = 4 * (uint64_t)(c->to_device ? c->until : c->after) + (c->to_device ? 1 : 0);
-        r->done_position[k] = r->start_position[k] + 1;
         r->done_needs[k] = 1;
     }
     for (uint32_t o = 0; o < p->n_orders; o++)
@@ -325,8 +321,6 @@ int64_t ech_hide_latencies(const EchHideProblem *problem, EchHideEvent *ret, uin
     int64_t peak = r->peak;
     g_free(r->step_needs);
     g_free(r->done_needs);
-    g_free(r->start_position);
-    g_free(r->done_position);
     g_free(r->kept);
     g_array_unref(r->dones);
     g_array_unref(r->starts);

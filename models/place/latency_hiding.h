@@ -26,13 +26,12 @@ typedef struct {
 
 typedef struct {
     bool to_device;
-    EchTime length;     /**< Alone on its link. */
-    uint32_t depth;     /**< Of what it reads, as EchHideStep.depth. */
-    int64_t bytes;      /**< Of the device's memory: taken from its start on, or until it is waited for. */
-    uint32_t after;     /**< Number of steps that must be over when it starts. */
-    uint32_t done_from; /**< Number of steps that must be over when it is waited for. */
-    uint32_t until;     /**< Step before which it is waited for, at the latest; the number of steps: at the end. */
-    uint32_t used;      /**< From the device: number of steps after which nothing else uses what it takes away. */
+    EchTime length; /**< Alone on its link. */
+    uint32_t depth; /**< Of what it reads, as EchHideStep.depth. */
+    int64_t bytes;  /**< Of the device's memory: taken from its start on, or until it is waited for. */
+    uint32_t after; /**< Number of steps that must be over when it starts. */
+    uint32_t until; /**< Step before which it is waited for, at the latest; the number of steps: at the end. */
+    uint32_t used;  /**< From the device: number of steps after which nothing else uses what it takes away. */
 } EchHideCopy;
 
 /** Copy @done is waited for before copy @start starts; @done < @start. */

@@ -34,7 +34,6 @@ typedef struct {
     bool in, done;            /* the latter as the trace is written */
     EchId needed;             /* op at its level before which it must be over; ECH_NONE: its region's end */
     EchId behind;             /* op at its level that it starts behind; ECH_NONE: none */
-    EchId waited;             /* op at its level that it is waited for behind; ECH_NONE: none */
     EchId used;               /* last op at its level besides such copies that uses what it reads; ECH_NONE: none */
     EchId made;               /* from the device: KERNEL that updates what was brought, into an array of its own; ECH_NONE: none */
     uint32_t next_made;       /* 1 + the next copy whose array the same KERNEL makes; 0: none */
@@ -74,11 +73,6 @@ typedef struct {
 static Copy *copy_at(const Pass *p, uint32_t k)
 {
     return &g_array_index(p->copies, Copy, k);
-}
-
-static EchId later_of(EchId a, EchId b)
-{
-    return a == ECH_NONE ? b : b == ECH_NONE ? a : MAX(a, b);
 }
 
 static EchId end_of_region(const Pass *p, EchId region)
@@ -128,7 +122,6 @@ static void find_copies(Pass *p)
                   .free = ECH_NONE,
                   .needed = ECH_NONE,
                   .behind = ECH_NONE,
-                  .waited = ECH_NONE,
                   .used = ECH_NONE,
                   .made = ECH_NONE};
         /* Memory of the device that it does not take itself is somebody else's before. */
@@ -142,7 +135,7 @@ static void find_copies(Pass *p)
             c.behind = a;
         EchId made = alloc[from];
         if (made != ECH_NONE && s->region[made] == c.region && p->copy_of[made] == 0)
-            c.behind = later_of(c.behind, made);
+            c.behind = ech_later_op(c.behind, made);
         p->copy_of[i] = p->copies->len + 1;
         g_array_append_val(p->copies, c);
     }
@@ -220,11 +213,6 @@ static void add_order(GArray *orders, const Pass *p, const Copy *done, const Cop
         g_array_append_val(orders, order);
 }
 
-static EchId earlier_of(EchId a, EchId b)
-{
-    return a == ECH_NONE ? b : b == ECH_NONE ? a : MIN(a, b);
-}
-
 /* @users of what copy @c reads or writes: the first behind it, and the last before it, are what it is between; what is beyond those is beyond them, too. */
 static void put_between(Pass *p, Copy *c, const EchUsers *users, EchId root, GArray *orders)
 {
@@ -238,14 +226,14 @@ static void put_between(Pass *p, Copy *c, const EchUsers *users, EchId root, GAr
         if (other && other->region == c->region)
             add_order(orders, p, c, other);
         else
-            c->needed = earlier_of(c->needed, ech_survey_at_level(s, users->op[behind], c->region));
+            c->needed = ech_earlier_op(c->needed, ech_survey_at_level(s, users->op[behind], c->region));
     }
     if (before > users->first[root] && users->op[before - 1] >= begin) {
         Copy *other = moved(p, users->op[before - 1]);
         if (other && other->region == c->region)
             add_order(orders, p, other, c);
         else
-            c->behind = later_of(c->behind, over_at(p, users->op[before - 1], c));
+            c->behind = ech_later_op(c->behind, over_at(p, users->op[before - 1], c));
     }
 }
 
@@ -262,7 +250,7 @@ static void put_behind_readers(Pass *p, Copy *c, EchId target, GArray *orders)
         if (other && other->region == c->region)
             add_order(orders, p, other, c);
         else
-            c->behind = later_of(c->behind, over_at(p, op, c));
+            c->behind = ech_later_op(c->behind, over_at(p, op, c));
     }
 }
 
@@ -278,7 +266,7 @@ static void find_last_use(Pass *p, Copy *c, EchId source, GArray *orders)
         if (other && other != c && c->free != ECH_NONE)
             add_order(orders, p, other, c);
         if (!other)
-            c->used = later_of(c->used, here);
+            c->used = ech_later_op(c->used, here);
         if (c->used != ECH_NONE && (c->free == ECH_NONE || writes(p, op, source)))
             return;
     }
@@ -302,7 +290,7 @@ static void find_bounds(Pass *p, GArray *orders)
             if (moved(p, dep->op))
                 add_order(orders, p, moved(p, dep->op), c);
             else
-                c->behind = later_of(c->behind, over_at(p, dep->op, c));
+                c->behind = ech_later_op(c->behind, over_at(p, dep->op, c));
         }
     }
     for (EchId i = 0; i < s->n; i++) {
@@ -314,9 +302,9 @@ static void find_bounds(Pass *p, GArray *orders)
             if (here == ECH_NONE)
                 continue;
             if (!p->waits[i])
-                c->needed = earlier_of(c->needed, here);
-            else if (!p->dropped[i])
-                c->waited = later_of(c->waited, here);
+                c->needed = ech_earlier_op(c->needed, here);
+            else if (!p->dropped[i] && (c->free == ECH_NONE || here < c->free)) /* of others, too, that use what is given back then */
+                c->used = ech_later_op(c->used, here);
         }
     }
 }
@@ -482,7 +470,7 @@ static bool break_steps(Region *r)
     for (guint k = 0; k < r->n; k++) {
         const Copy *c = copy_at(p, r->numbers[k]);
         if (c->behind != ECH_NONE)
-            behind[p->step_of[c->behind]] = later_of(behind[p->step_of[c->behind]], c->behind);
+            behind[p->step_of[c->behind]] = ech_later_op(behind[p->step_of[c->behind]], c->behind);
     }
     for (guint k = 0; k < r->n; k++) {
         EchId needed = copy_at(p, r->numbers[k])->needed;
@@ -504,15 +492,13 @@ static EchHideCopy hide_copy(const Region *r, const Copy *c)
     const Pass *p = r->p;
     const EchOp *o = &p->s.ops[c->op];
     EchTime length = c->in ? ech_survey_fetch_time(&p->s, o->memory_from, o->bytes) : ech_survey_copy_time(&p->s, o->bytes, false);
-    EchHideCopy copy = {.to_device = c->in,
-                        .length = CLAMP(length, 1, ECH_TIME_MAX / 8),
-                        .depth = p->depth[c->op],
-                        .bytes = c->in || c->free != ECH_NONE ? bytes_of(p, c->on_device) : 0,
-                        .after = steps_over(r, c->behind),
-                        .until = c->needed == ECH_NONE ? r->steps->len : p->step_of[c->needed] - 1,
-                        .used = steps_over(r, c->used)};
-    copy.done_from = MIN(MAX(steps_over(r, c->waited), copy.after), copy.until);
-    return copy;
+    return (EchHideCopy){.to_device = c->in,
+                         .length = CLAMP(length, 1, ECH_TIME_MAX / 8),
+                         .depth = p->depth[c->op],
+                         .bytes = c->in || c->free != ECH_NONE ? bytes_of(p, c->on_device) : 0,
+                         .after = steps_over(r, c->behind),
+                         .until = c->needed == ECH_NONE ? r->steps->len : p->step_of[c->needed] - 1,
+                         .used = steps_over(r, c->used)};
 }
 
 static void add_events(Region *r, const EchHideEvent *events)

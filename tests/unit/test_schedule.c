@@ -113,7 +113,7 @@ START_TEST(updated)
     for (uint32_t k = 0; k < N; k++) {
         steps[k] = (EchHideStep){.length = ms, .depth = 1, .waits = true};
         copies[2 * k] = (EchHideCopy){.to_device = true, .length = 100 * ms, .until = k};
-        copies[2 * k + 1] = (EchHideCopy){.length = 100 * ms, .depth = 1, .after = k + 1, .done_from = k + 1, .until = N, .used = k + 1};
+        copies[2 * k + 1] = (EchHideCopy){.length = 100 * ms, .depth = 1, .after = k + 1, .until = N, .used = k + 1};
         orders[k] = (EchHideOrder){2 * k, 2 * k + 1};
     }
     const EchHideProblem problem = {
@@ -154,7 +154,6 @@ START_TEST(at_random)
                                   .depth = (uint32_t)(ech_test_draw(&state) % 3),
                                   .bytes = (int64_t)(ech_test_draw(&state) % 500),
                                   .after = (uint32_t)(ech_test_draw(&state) % (from + 1)),
-                                  .done_from = from,
                                   .until = until,
                                   .used = from};
         /* Copies come in their order. */
@@ -174,7 +173,7 @@ START_TEST(at_random)
         (events[e].done ? done : started)[events[e].copy] = e;
         now += events[e].done ? -1u : 1u;
         ck_assert_uint_le(now, p.rules.limit);
-        ck_assert(events[e].step >= (events[e].done ? c->done_from : c->after) && events[e].step <= c->until);
+        ck_assert(events[e].step >= c->after && events[e].step <= c->until);
     }
     for (uint32_t k = 0; k < p.n_copies; k++)
         ck_assert_uint_lt(started[k], done[k]);
@@ -299,6 +298,60 @@ START_TEST(left)
 }
 END_TEST
 
+/* One wait stands for a copy out and for another queue's, behind where what was copied is brought back and used: the copy is over before that all the same, and
+ * what it took away is given back behind the wait. */
+START_TEST(waited_for_with_others)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId out_queue = ech_trace_builder_queue(b, "dma hbm>host", ECH_QUEUE_COPY, 0), in_queue = ech_trace_builder_queue(b, "dma host>hbm", ECH_QUEUE_COPY, 0);
+    EchId third = ech_trace_builder_queue(b, "dma hbm>hbm", ECH_QUEUE_COPY, 0), hbm = ech_trace_builder_memory(b, "hbm"),
+          host = ech_trace_builder_memory(b, "host");
+    EchId first = ech_test_buffer(b, "first", GB, ECH_ROLE_TEMPORARY, false), there = ech_test_buffer(b, "there", GB, ECH_ROLE_TEMPORARY, true);
+    EchId again = ech_test_buffer(b, "again", GB, ECH_ROLE_TEMPORARY, false), other = ech_test_buffer(b, "other", GB, ECH_ROLE_TEMPORARY, true);
+    ech_trace_builder_peek_buffer(b, there)->memory = host;
+    (void)ech_test_put(b, ECH_OP_ALLOC, first);
+    ech_test_kernel(b, 100 * ms, first, ECH_WRITE, GB);
+    const struct {
+        EchId queue, from, to, source, target;
+    } moves[] = {{out_queue, hbm, host, first, there}, {third, hbm, hbm, first, other}, {in_queue, host, hbm, there, again}};
+    EchId made[3];
+    for (int k = 0; k < 3; k++) {
+        if (k == 2)
+            (void)ech_test_put(b, ECH_OP_ALLOC, again);
+        EchOp copy = ech_op_init(ECH_OP_COPY);
+        copy.queue = moves[k].queue;
+        copy.memory_from = moves[k].from;
+        copy.memory_to = moves[k].to;
+        copy.bytes = GB;
+        made[k] = ech_trace_builder_op(b, copy);
+        ech_trace_builder_use(b, moves[k].source, ECH_READ, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_use(b, moves[k].target, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_dep(b, k == 2 ? made[0] : 1, 0);
+    }
+    ech_test_kernel(b, 100 * ms, again, ECH_READ, GB);
+    ech_trace_builder_dep(b, made[2], 0);
+    (void)ech_test_put(b, ECH_OP_WAIT, ECH_NONE);
+    ech_trace_builder_dep(b, made[0], 0);
+    ech_trace_builder_dep(b, made[1], 0);
+    (void)ech_test_put(b, ECH_OP_FREE, first);
+    (void)ech_test_put(b, ECH_OP_FREE, again);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"schedule", NULL});
+    const EchOp *ops = ech_trace_ops(out);
+    size_t wait = 0, freed = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(out); i++) {
+        for (uint32_t d = 0; ops[i].kind == ECH_OP_WAIT && d < ops[i].n_deps; d++)
+            wait = ops[ech_trace_deps(out)[ops[i].first_dep + d].op].queue == third ? i : wait;
+        freed = ops[i].kind == ECH_OP_FREE && ops[i].target == first ? i : freed;
+    }
+    ck_assert(wait > 0 && freed > wait);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_int_ge(run->makespan, 400 * ms);
+}
+END_TEST
+
 /* How much comes back early stays in doubt where a GPU's program sends what it makes itself. */
 START_TEST(activations)
 {
@@ -323,6 +376,7 @@ int main(void)
     tcase_add_loop_test(tcase, at_random, 0, 300);
     tcase_add_loop_test(tcase, state, 0, G_N_ELEMENTS(ways));
     tcase_add_test(tcase, of_its_own);
+    tcase_add_test(tcase, waited_for_with_others);
     tcase_add_test(tcase, activations);
     tcase_add_test(tcase, never_written);
     tcase_add_test(tcase, left);
