@@ -1,75 +1,69 @@
 #include "models/place/latency_hiding.h"
 
 #include <glib.h>
-#include <string.h>
 
 EchHideRules ech_hide_rules(bool gpu, const char *compiler)
 {
-    static const char *const by_time[] = {"v2", "v3", "v4", "v5p", "v6e", NULL};
+    static const char *const plain[] = {"v2", "v3", "v4", "v5p", "v6e", NULL};
     if (gpu)
-        return (EchHideRules){.limit = 2, .by_depth = true};
-    return (EchHideRules){.limit = 5, .backs_up = true, .by_depth = !compiler || !g_strv_contains(by_time, compiler)};
+        return (EchHideRules){.limit = 2, .aggressive = true, .copy = 5 * (EchTime)1000000000};
+    return (EchHideRules){.limit = 5, .aggressive = !compiler || !g_strv_contains(plain, compiler)};
 }
 
 typedef enum { STEP, START, DONE } Kind;
 
-/* Something that may be scheduled next. */
 typedef struct {
     Kind kind;
-    uint32_t index;
+    bool waits, scheduled;
+    uint32_t needs; /* nodes behind it that are not scheduled yet */
+    uint32_t frees; /* nodes before it that wait for nothing else */
+    uint32_t copies;
     EchTime ready, length;
-    uint32_t depth;
-    int64_t change, most; /* of memory, from what is held now */
-    uint64_t position;    /* in the order that the scheduler was given */
-    bool waits;
+    EchTime depth; /* how long the copies took that what it reads has come by, one behind the other, at most */
+    int64_t inside;
+    uint64_t position; /* in the order that the scheduler was given */
+} Node;
+
+/* A candidate, and what memory it changes. */
+typedef struct {
+    uint32_t node;
+    int64_t change, most;
 } Candidate;
 
-/* Lists of copies, by number: those of @key are at[first[key]..first[key + 1]). */
+/* Of key k: at[first[k]..first[k + 1]). */
 typedef struct {
     uint32_t *first, *at;
 } Lists;
 
 typedef struct {
+    uint32_t key, value;
+} Pair;
+
+typedef struct {
     const EchHideProblem *p;
-    uint32_t left;             /* steps that are not scheduled yet */
-    uint32_t *step_needs;      /* per step: starts that come after it and are not scheduled yet */
-    uint32_t *done_needs;      /* per copy: what comes after its wait and is not scheduled yet */
-    Lists until, used, orders; /* of steps: copies by EchHideCopy.until and used; of copies: those that wait for it to be over */
-    GArray *dones, *starts;    /* Candidate: ready, or ready at a time */
-    bool *kept;                /* per copy from the device: it is still there behind its last use */
-    EchTime now;
-    uint32_t flying, most_flying;
-    int64_t extra, peak; /* what copies hold besides EchHideStep.before */
+    uint32_t n;
+    Node *nodes;
+    Lists before, behind; /* nodes before and behind each */
+    Lists arrays;         /* that each uses */
+    uint32_t *left;       /* per array: users that are not scheduled yet */
+    bool *live;           /* per array */
+    GArray *ready;        /* uint32_t: nodes, ready or ready at a time */
+    EchTime now, next;    /* next: when the next copy would be over */
+    int64_t limit, held, peak;
+    uint32_t flying, most_flying, dones; /* dones: in ready */
     bool pressed;
-    EchHideEvent *events;
-    uint32_t n_events; /* from the end */
 } Run;
 
-static void list_all(Lists *lists, uint32_t keys, uint32_t n, uint32_t (*key_of)(const EchHideProblem *, uint32_t), const EchHideProblem *p)
+static Lists lists_new(uint32_t keys, const GArray *pairs)
 {
-    lists->first = g_new0(uint32_t, keys + 2);
-    lists->at = g_new(uint32_t, n + 1);
-    for (uint32_t k = 0; k < n; k++)
-        lists->first[key_of(p, k) + 2]++;
+    Lists lists = {.first = g_new0(uint32_t, (size_t)keys + 2), .at = g_new(uint32_t, (size_t)pairs->len + 1)};
+    for (guint k = 0; k < pairs->len; k++)
+        lists.first[g_array_index(pairs, Pair, k).key + 2]++;
     for (uint32_t k = 2; k < keys + 2; k++)
-        lists->first[k] += lists->first[k - 1];
-    for (uint32_t k = 0; k < n; k++)
-        lists->at[lists->first[key_of(p, k) + 1]++] = k;
-}
-
-static uint32_t until_of(const EchHideProblem *p, uint32_t k)
-{
-    return p->copies[k].until;
-}
-
-static uint32_t used_of(const EchHideProblem *p, uint32_t k)
-{
-    return p->copies[k].to_device ? 0 : p->copies[k].used;
-}
-
-static uint32_t start_of(const EchHideProblem *p, uint32_t k)
-{
-    return p->orders[k].start;
+        lists.first[k] += lists.first[k - 1];
+    for (guint k = 0; k < pairs->len; k++)
+        lists.at[lists.first[g_array_index(pairs, Pair, k).key + 1]++] = g_array_index(pairs, Pair, k).value;
+    return lists;
 }
 
 static void lists_clear(Lists *lists)
@@ -78,15 +72,36 @@ static void lists_clear(Lists *lists)
     g_free(lists->at);
 }
 
-static int64_t held(const Run *r)
+/* ---- memory ---- */
+
+/* What is held changes by that once it is scheduled; before, it is @ret_most more. */
+static int64_t change_of(const Run *r, uint32_t n, int64_t *ret_most)
 {
-    const EchHideProblem *p = r->p;
-    return (r->left < p->n_steps ? p->steps[r->left].before : p->at_end) + r->extra;
+    int64_t come = 0, gone = 0;
+    for (uint32_t k = r->arrays.first[n]; k < r->arrays.first[n + 1]; k++) {
+        const EchHideArray *a = &r->p->arrays[r->arrays.at[k]];
+        come += r->live[r->arrays.at[k]] ? 0 : a->bytes;
+        gone += r->left[r->arrays.at[k]] == 1 && !a->given ? a->bytes : 0;
+    }
+    *ret_most = MAX(come, r->nodes[n].inside);
+    return come - gone;
 }
 
-static void count(Run *r)
+static void use_arrays(Run *r, uint32_t n)
 {
-    r->peak = MAX(r->peak, held(r));
+    for (uint32_t k = r->arrays.first[n]; k < r->arrays.first[n + 1]; k++) {
+        uint32_t a = r->arrays.at[k];
+        r->held += r->live[a] ? 0 : r->p->arrays[a].bytes;
+        r->live[a] = true;
+    }
+    r->peak = MAX(r->peak, r->held + r->nodes[n].inside);
+    for (uint32_t k = r->arrays.first[n]; k < r->arrays.first[n + 1]; k++) {
+        uint32_t a = r->arrays.at[k];
+        if (--r->left[a] > 0 || r->p->arrays[a].given)
+            continue;
+        r->held -= r->p->arrays[a].bytes;
+        r->live[a] = false;
+    }
 }
 
 /* ---- what is preferred ---- */
@@ -104,228 +119,261 @@ static int prefer_less(int64_t a, int64_t b)
 
 static int by_memory(const Run *r, const Candidate *a, const Candidate *b)
 {
-    int64_t limit = (int64_t)MIN(r->p->memory, INT64_MAX / 4), now = held(r);
-    int by = now >= limit ? prefer_less(a->change, b->change) : 0;
-    return by ? by : prefer(now + a->most <= limit, now + b->most <= limit);
+    int by = r->held >= r->limit ? prefer_less(a->change, b->change) : 0;
+    return by ? by : prefer(r->held + a->most <= r->limit, r->held + b->most <= r->limit);
 }
 
 /* Waits behind which copies could start go first where all that may be under way are. */
-static bool is_backed_up(const Run *r, const Candidate *a)
+static bool is_backed_up(const Run *r, const Node *a)
 {
-    return r->p->rules.backs_up && a->kind == START && r->flying >= r->p->rules.limit && r->dones->len > 0;
+    return a->kind == START && r->flying >= r->p->rules.limit && r->dones > 0;
 }
 
-static bool may_stay(const Run *r, const Candidate *a)
+static bool may_stay(const Run *r, const Node *a)
 {
     return a->kind == START && a->depth == 0 && !is_backed_up(r, a);
 }
 
 /* How far its length is from what is left until the next copy would be over. */
-static int64_t wasted(const Run *r, const Candidate *a, EchTime next)
+static int64_t wasted(const Run *r, const Node *a)
 {
-    int64_t left = next - r->now - a->length;
+    int64_t left = r->next - r->now - (a->kind == STEP ? a->length : 0);
     return left < 0 ? -left : left;
 }
 
-static bool is_better(const Run *r, const Candidate *a, const Candidate *b, EchTime next)
+static bool is_better(const Run *r, const Candidate *one, const Candidate *other)
 {
-    int by = r->pressed ? by_memory(r, a, b) : 0;
+    const Node *a = &r->nodes[one->node], *b = &r->nodes[other->node];
+    bool aggressive = r->p->rules.aggressive;
+    int by = r->pressed ? by_memory(r, one, other) : 0;
     by = by ? by : prefer(a->kind == DONE, b->kind == DONE);
     by = by ? by : prefer_less(MAX(a->ready - r->now, 0), MAX(b->ready - r->now, 0));
-    by = by ? by : prefer(!may_stay(r, a), !may_stay(r, b));
+    by = by || !aggressive ? by : prefer(!may_stay(r, a), !may_stay(r, b));
     by = by ? by : prefer(is_backed_up(r, a), is_backed_up(r, b));
-    by = by || !r->p->rules.by_depth ? by : prefer_less(b->depth, a->depth);
-    if (by == 0 && next != INT64_MAX) {
-        int64_t of_a = wasted(r, a, next), of_b = wasted(r, b, next);
+    by = by || !aggressive ? by : prefer_less(b->depth, a->depth);
+    if (by == 0 && aggressive && r->next != INT64_MAX) {
+        int64_t of_a = wasted(r, a), of_b = wasted(r, b);
         by = prefer(a->kind != START && of_a < of_b, b->kind != START && of_b < of_a);
     }
     by = by ? by : prefer(a->waits, b->waits);
-    by = by || !r->pressed ? by : prefer(a->change < 0, b->change < 0);
+    by = by || !aggressive ? by : prefer_less(b->frees, a->frees);
+    by = by || !r->pressed ? by : prefer(one->change < 0, other->change < 0);
     return by ? by < 0 : a->position > b->position;
 }
 
 /* ---- scheduling ---- */
 
-/* Of a copy's start, and behind it of its wait, as a scheduler for memory alone would have it: brought right before it is used, sent right after it was made.
- */
-static uint64_t start_position(const EchHideCopy *c)
+static bool may_run(const Run *r, const Node *a)
 {
-    return c->to_device ? 4 * (uint64_t)c->until + 1 : 4 * (uint64_t)c->after;
+    return a->kind == START || r->flying + (a->kind == DONE ? 1 : a->copies) <= r->p->rules.limit;
 }
 
-static void release_done(Run *r, uint32_t k)
+static Candidate candidate(const Run *r, uint32_t n)
 {
-    const EchHideCopy *c = &r->p->copies[k];
-    if (--r->done_needs[k] > 0)
-        return;
-    Candidate done = {.kind = DONE, .index = k, .ready = r->now, .depth = c->depth + 1, .position = start_position(c) + 1};
-    g_array_append_val(r->dones, done);
+    Candidate c = {.node = n};
+    if (!r->pressed)
+        return c;
+    c.change = change_of(r, n, &c.most);
+    if (r->nodes[n].kind == DONE) { /* with its start's */
+        int64_t most, change = change_of(r, n - 1, &most);
+        c.change = MIN(c.change, change);
+        c.most = MAX(c.most, most);
+    }
+    return c;
 }
 
-static void add_event(Run *r, uint32_t k, bool done)
+/* Where among @r->ready the best is. */
+static guint choose(Run *r)
 {
-    r->events[2 * r->p->n_copies - ++r->n_events] = (EchHideEvent){.copy = k, .done = done, .step = r->left};
+    Candidate best = {0};
+    guint found = UINT_MAX;
+    r->pressed = r->held > r->limit / 2;
+    r->next = INT64_MAX;
+    for (guint k = 0; k < r->ready->len; k++) {
+        const Node *a = &r->nodes[g_array_index(r->ready, uint32_t, k)];
+        if (a->kind == START && a->ready > r->now)
+            r->next = MIN(r->next, a->ready);
+    }
+    for (guint k = 0; k < r->ready->len; k++) {
+        uint32_t n = g_array_index(r->ready, uint32_t, k);
+        if (!may_run(r, &r->nodes[n]))
+            continue;
+        Candidate c = candidate(r, n);
+        if (found != UINT_MAX && !is_better(r, &c, &best))
+            continue;
+        best = c;
+        found = k;
+    }
+    g_assert(found != UINT_MAX);
+    return found;
 }
 
-static void schedule_done(Run *r, uint32_t k)
+/* Whether a wait is for the copy that starts at @start. */
+static bool is_own(const Run *r, uint32_t start, uint32_t done)
 {
-    const EchHideCopy *c = &r->p->copies[k];
-    add_event(r, k, true);
-    r->flying++;
+    return r->nodes[start].kind == START && done == start + 1;
+}
+
+static void add_ready(Run *r, uint32_t n)
+{
+    r->dones += r->nodes[n].kind == DONE;
+    g_array_append_val(r->ready, n);
+}
+
+/* The last node behind @n that is not scheduled makes it ready. */
+static void count_free(Run *r, uint32_t n)
+{
+    for (uint32_t k = r->behind.first[n]; k < r->behind.first[n + 1]; k++)
+        r->nodes[r->behind.at[k]].frees += !r->nodes[r->behind.at[k]].scheduled;
+}
+
+static void schedule(Run *r, uint32_t n)
+{
+    Node *node = &r->nodes[n];
+    node->scheduled = true;
+    r->dones -= node->kind == DONE;
+    r->now = MAX(r->now, node->ready);
+    EchTime begun = r->now;
+    if (node->kind == STEP)
+        r->now = MIN(r->now + node->length, INT64_MAX / 4);
+    else
+        r->flying += node->kind == DONE ? 1u : -1u;
     r->most_flying = MAX(r->most_flying, r->flying);
-    if (!c->to_device && r->left >= c->used) {
-        r->kept[k] = true;
-        r->extra += c->bytes;
-        count(r);
-    }
-    Candidate start = {
-        .kind = START, .index = k, .ready = r->now + c->length, .depth = c->depth, .position = start_position(c), .change = c->to_device ? -c->bytes : 0};
-    g_array_append_val(r->starts, start);
-}
-
-static void schedule_start(Run *r, uint32_t k)
-{
-    const EchHideCopy *c = &r->p->copies[k];
-    add_event(r, k, false);
-    r->flying--;
-    if (c->to_device)
-        r->extra -= c->bytes;
-    if (c->after > 0)
-        r->step_needs[c->after - 1]--;
-    for (uint32_t o = r->orders.first[k]; o < r->orders.first[k + 1]; o++)
-        release_done(r, r->p->orders[r->orders.at[o]].done);
-}
-
-static void schedule_step(Run *r)
-{
-    const EchHideProblem *p = r->p;
-    uint32_t j = --r->left;
-    r->now = MIN(r->now + p->steps[j].length, INT64_MAX / 4);
-    r->peak = MAX(r->peak, p->steps[j].most + r->extra);
-    for (uint32_t u = r->used.first[j + 1]; u < r->used.first[j + 2]; u++)
-        if (r->kept[r->used.at[u]]) {
-            r->kept[r->used.at[u]] = false;
-            r->extra -= p->copies[r->used.at[u]].bytes;
-        }
-    count(r);
-    for (uint32_t u = r->until.first[j]; u < r->until.first[j + 1]; u++)
-        release_done(r, r->until.at[u]);
-}
-
-/* What of memory a step changes: what is taken away after it counts by itself from there on. */
-static Candidate next_step(const Run *r)
-{
-    const EchHideProblem *p = r->p;
-    uint32_t j = r->left - 1;
-    const EchHideStep *s = &p->steps[j];
-    int64_t now = held(r) - r->extra, kept = 0;
-    for (uint32_t u = r->used.first[j + 1]; u < r->used.first[j + 2]; u++)
-        kept += r->kept[r->used.at[u]] ? p->copies[r->used.at[u]].bytes : 0;
-    return (Candidate){.kind = STEP,
-                       .index = j,
-                       .ready = r->now,
-                       .depth = s->depth,
-                       .length = s->length,
-                       .waits = s->waits,
-                       .change = s->before - now - kept,
-                       .most = MAX(s->most - now - kept, 0),
-                       .position = 4 * (uint64_t)j + 3};
-}
-
-static bool is_ready(const Run *r)
-{
-    return r->left > 0 && r->step_needs[r->left - 1] == 0 && r->flying + r->p->steps[r->left - 1].copies <= r->p->rules.limit;
-}
-
-static void run(Run *r)
-{
-    const EchHideProblem *p = r->p;
-    while (r->left > 0 || r->n_events < 2 * p->n_copies) {
-        Candidate best;
-        bool any = false;
-        GArray *from = NULL;
-        guint at = 0;
-        r->pressed = held(r) > (int64_t)(MIN(p->memory, INT64_MAX / 4) / 2);
-        EchTime next = INT64_MAX;
-        for (guint k = 0; k < r->starts->len; k++) {
-            EchTime ready = g_array_index(r->starts, Candidate, k).ready;
-            next = ready > r->now ? MIN(next, ready) : next;
-        }
-        if (is_ready(r)) {
-            best = next_step(r);
-            any = true;
-        }
-        for (guint k = 0; k < r->starts->len; k++) {
-            const Candidate *c = &g_array_index(r->starts, Candidate, k);
-            if (any && !is_better(r, c, &best, next))
-                continue;
-            best = *c;
-            any = true;
-            from = r->starts;
-            at = k;
-        }
-        for (guint k = 0; k < r->dones->len && r->flying < p->rules.limit; k++) {
-            Candidate *c = &g_array_index(r->dones, Candidate, k);
-            const EchHideCopy *copy = &p->copies[c->index];
-            if (!copy->to_device)
-                c->change = c->most = r->left >= copy->used ? copy->bytes : 0;
-            if (any && !is_better(r, c, &best, next))
-                continue;
-            best = *c;
-            any = true;
-            from = r->dones;
-            at = k;
-        }
-        g_assert(any);
-        r->now = MAX(r->now, best.ready);
-        if (from)
-            g_array_remove_index_fast(from, at);
-        if (best.kind == STEP)
-            schedule_step(r);
-        else if (best.kind == START)
-            schedule_start(r, best.index);
-        else
-            schedule_done(r, best.index);
+    use_arrays(r, n);
+    for (uint32_t k = r->before.first[n]; k < r->before.first[n + 1]; k++) {
+        uint32_t m = r->before.at[k];
+        Node *before = &r->nodes[m];
+        before->ready = MAX(before->ready, begun + (is_own(r, m, n) ? before->length : 0));
+        before->needs--;
+        if (before->needs == 0)
+            add_ready(r, m);
+        else if (before->needs == 1)
+            count_free(r, m);
     }
 }
 
-int64_t ech_hide_latencies(const EchHideProblem *problem, EchHideEvent *ret, uint32_t *ret_flying)
+/* In the order that a scheduler for memory alone has found: what is brought comes right before it is used, or before all else, what is sent right after it was
+ * made. */
+static void set_positions(Run *r)
 {
-    const EchHideProblem *p = problem;
-    Run run_of = {.p = p,
-                  .left = p->n_steps,
-                  .step_needs = g_new0(uint32_t, p->n_steps + 1),
-                  .done_needs = g_new0(uint32_t, p->n_copies + 1),
-                  .kept = g_new0(bool, p->n_copies + 1),
-                  .dones = g_array_new(FALSE, FALSE, sizeof(Candidate)),
-                  .starts = g_array_new(FALSE, FALSE, sizeof(Candidate)),
-                  .events = ret},
-        *r = &run_of;
-    list_all(&r->until, p->n_steps + 1, p->n_copies, until_of, p);
-    list_all(&r->used, p->n_steps + 1, p->n_copies, used_of, p);
-    list_all(&r->orders, p->n_copies, p->n_orders, start_of, p);
+    const EchHideProblem *p = r->p;
+    for (uint32_t k = 0; k < p->n_copies; k++) {
+        uint32_t start = ECH_HIDE_START(p, k), done = ECH_HIDE_DONE(p, k), first = p->n_steps, last = 0;
+        for (uint32_t j = r->behind.first[done]; j < r->behind.first[done + 1]; j++)
+            first = MIN(first, r->behind.at[j]);
+        for (uint32_t j = r->before.first[start]; j < r->before.first[start + 1]; j++)
+            last = r->before.at[j] < p->n_steps ? MAX(last, r->before.at[j] + 1) : last;
+        uint64_t at = !p->copies[k].to_device ? 2 * (uint64_t)last - (last > 0) : p->rules.early ? 0 : 2 * (uint64_t)first;
+        r->nodes[start].position = at << 32 | 2 * (uint64_t)k;
+        r->nodes[done].position = r->nodes[start].position + 1;
+    }
+}
+
+/* @needs: per node, those that need it. */
+static void set_depths(Run *r, const Lists *needs)
+{
+    g_autofree uint32_t *left = g_new0(uint32_t, r->n + 1), *stack = g_new(uint32_t, r->n + 1);
+    uint32_t n_stack = 0;
+    for (uint32_t k = 0; k < needs->first[r->n]; k++)
+        left[needs->at[k]]++;
+    for (uint32_t n = 0; n < r->n; n++)
+        if (left[n] == 0)
+            stack[n_stack++] = n;
+    while (n_stack > 0) {
+        uint32_t n = stack[--n_stack];
+        for (uint32_t k = needs->first[n]; k < needs->first[n + 1]; k++) {
+            uint32_t m = needs->at[k];
+            EchTime depth = is_own(r, n, m) ? MIN(r->nodes[n].depth + r->nodes[n].length, INT64_MAX / 4) : r->nodes[n].depth;
+            r->nodes[m].depth = MAX(r->nodes[m].depth, depth);
+            if (--left[m] == 0)
+                stack[n_stack++] = m;
+        }
+    }
+}
+
+static void set_up_nodes(Run *r)
+{
+    const EchHideProblem *p = r->p;
+    r->n = p->n_steps + 2 * p->n_copies;
+    r->nodes = g_new0(Node, r->n + 1);
+    for (uint32_t j = 0; j < p->n_steps; j++) {
+        const EchHideStep *s = &p->steps[j];
+        r->nodes[j] =
+            (Node){.kind = STEP, .waits = s->waits, .copies = s->copies, .length = s->length, .inside = s->inside, .position = (2 * (uint64_t)j + 1) << 32};
+    }
+    g_autoptr(GArray) before = g_array_new(FALSE, FALSE, sizeof(Pair)), behind = g_array_new(FALSE, FALSE, sizeof(Pair));
+    g_autoptr(GArray) needed = g_array_new(FALSE, FALSE, sizeof(Pair));
+    for (uint32_t k = 0; k < p->n_orders + p->n_copies; k++) {
+        EchHideOrder o = k < p->n_orders ? p->orders[k] : (EchHideOrder){ECH_HIDE_START(p, k - p->n_orders), ECH_HIDE_DONE(p, k - p->n_orders), false};
+        Pair pairs[2] = {{o.after, o.before}, {o.before, o.after}};
+        g_array_append_val(before, pairs[0]);
+        g_array_append_val(behind, pairs[1]);
+        if (!o.given)
+            g_array_append_val(needed, pairs[1]);
+        r->nodes[o.before].needs++;
+    }
+    r->before = lists_new(r->n, before);
+    r->behind = lists_new(r->n, behind);
     for (uint32_t k = 0; k < p->n_copies; k++) {
         const EchHideCopy *c = &p->copies[k];
-        if (c->after > 0)
-            r->step_needs[c->after - 1]++;
-        r->done_needs[k] = 1;
+        Node *start = &r->nodes[ECH_HIDE_START(p, k)], *done = start + 1;
+        *start = (Node){.kind = START, .needs = start->needs, .length = c->length};
+        *done = (Node){.kind = DONE, .needs = done->needs};
     }
-    for (uint32_t o = 0; o < p->n_orders; o++)
-        r->done_needs[p->orders[o].done]++;
-    r->peak = held(r);
-    for (uint32_t u = r->until.first[p->n_steps]; u < r->until.first[p->n_steps + 1]; u++)
-        release_done(r, r->until.at[u]);
-    run(r);
+    set_positions(r);
+    Lists needs = lists_new(r->n, needed);
+    set_depths(r, &needs);
+    lists_clear(&needs);
+    r->ready = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    for (uint32_t n = 0; n < r->n; n++) {
+        if (r->nodes[n].needs == 0)
+            add_ready(r, n);
+        else if (r->nodes[n].needs == 1)
+            count_free(r, n);
+    }
+}
+
+static void set_up_arrays(Run *r)
+{
+    const EchHideProblem *p = r->p;
+    g_autoptr(GArray) uses = g_array_new(FALSE, FALSE, sizeof(Pair));
+    r->left = g_new0(uint32_t, p->n_arrays + 1);
+    r->live = g_new0(bool, p->n_arrays + 1);
+    r->held = p->held;
+    for (uint32_t k = 0; k < p->n_arrays; k++) {
+        const EchHideArray *a = &p->arrays[k];
+        for (uint32_t u = 0; u < a->n_users; u++) {
+            Pair use = {p->users[a->first_user + u], k};
+            g_array_append_val(uses, use);
+        }
+        r->left[k] = a->n_users;
+        r->live[k] = a->left;
+        r->held += a->left ? a->bytes : 0;
+    }
+    r->arrays = lists_new(r->n, uses);
+    r->peak = r->held;
+    r->limit = (int64_t)MIN(p->memory, INT64_MAX / 4);
+}
+
+int64_t ech_hide_latencies(const EchHideProblem *problem, uint32_t *ret, uint32_t *ret_flying)
+{
+    Run run = {.p = problem}, *r = &run;
+    set_up_nodes(r);
+    set_up_arrays(r);
+    for (uint32_t k = r->n; k-- > 0;) {
+        guint at = choose(r);
+        ret[k] = g_array_index(r->ready, uint32_t, at);
+        g_array_remove_index_fast(r->ready, at);
+        schedule(r, ret[k]);
+    }
     if (ret_flying)
         *ret_flying = r->most_flying;
-    int64_t peak = r->peak;
-    g_free(r->step_needs);
-    g_free(r->done_needs);
-    g_free(r->kept);
-    g_array_unref(r->dones);
-    g_array_unref(r->starts);
-    lists_clear(&r->until);
-    lists_clear(&r->used);
-    lists_clear(&r->orders);
-    return peak;
+    g_free(r->nodes);
+    g_free(r->left);
+    g_free(r->live);
+    g_array_unref(r->ready);
+    lists_clear(&r->before);
+    lists_clear(&r->behind);
+    lists_clear(&r->arrays);
+    return r->peak;
 }

@@ -64,8 +64,6 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
 
 #define JAX_CHECKPOINT "jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False"
 #define JAX_POLICY "jax.checkpoint(block, policy=jax.checkpoint_policies."
-/* Names of JAX's operations that a policy keeps or sends to the host: dot_general, ragged_dot_general, conv_general_dilated. */
-#define PRODUCTS "*_general*"
 #define OFFLOAD_PRODUCTS                                                                                                                                       \
     JAX_POLICY "offload_dot_with_no_batch_dims(\"device\", \"pinned_host\")), and convolutions by name: "                                                      \
                "save_and_offload_only_these_names with jax.ad_checkpoint.checkpoint_name"
@@ -135,7 +133,7 @@ static const Measure measures[] = {
     {remat, "make activations again", {"remat", NULL}, 1, NULL, JAX_CHECKPOINT, TORCH_PARTS, NULL, ALWAYS},
     {offload_products,
      "products on host, the rest again",
-     {"remat:keep=" PRODUCTS, "offload:names=" PRODUCTS, schedule, NULL},
+     {"remat:keep=" ECH_PRODUCTS, "offload:what=activations,idle=0,above=64KiB,names=" ECH_PRODUCTS, schedule, NULL},
      0,
      NULL,
      OFFLOAD_PRODUCTS,

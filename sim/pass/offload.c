@@ -23,9 +23,9 @@ static const char *const whats[] = {"saved", "activations", "arguments", "result
 
 static const EchParam offload_params[] = {
     {"what", ECH_PARAM_ENUM, offsetof(OffloadOptions, what), "saved", NULL, NULL, whats,
-     "saved: what the program makes and uses again later; activations: of that, what a forward pass of PyTorch makes and its backward pass reads, each once "
-     "out and back, over its longest pause (idle=0: as save_on_cpu has it); arguments: what it is given (parameters, optimizer state), with what is written "
-     "over it; results: what it hands back"},
+     "saved: what the program makes and uses again later; activations: of that, what a forward pass makes and a backward pass reads (of PyTorch's, or JAX's), "
+     "each once out and back, over its longest pause (idle=0: as save_on_cpu, or a policy of jax.checkpoint, has it); arguments: what it is given (parameters, "
+     "optimizer state), with what is written over it; results: what it hands back"},
     {"names", ECH_PARAM_STRING, offsetof(OffloadOptions, names), "*", NULL, NULL, NULL,
      "only arrays whose name, argument (\"opt_state*\"), operation, source line (\"*model.py:29*\"), PyTorch module (\"*layers.*.mlp*\") or role "
      "(\"optimizer\") fits this, * standing for anything"},
@@ -87,6 +87,7 @@ typedef struct {
     EchSurvey s;
     const OffloadOptions *o;
     EchUsers users;
+    EchId backward; /* First op of an XLA program's backward pass; ECH_NONE: none is told. */
     EchId *waiter;  /* Per op of another queue: the first that waits for it of the queue that computes; that itself where none does, and of other ops. */
     GArray *arrays; /* Array */
     GArray *stays;  /* Stay */
@@ -99,6 +100,47 @@ static const Stay *stay_of(const Pass *p, uint32_t k)
     return &g_array_index(p->stays, Stay, k);
 }
 
+/* By JAX's or TensorFlow's names, of a gradient. */
+static bool is_backward(const EchSurvey *s, EchId op)
+{
+    const char *operation = ech_trace_string(s->t, s->ops[op].stack);
+    gssize line = strchrnul(operation, '\n') - operation;
+    return s->ops[op].kind == ECH_OP_KERNEL &&
+           (g_strstr_len(operation, line, "/transpose(") != NULL || g_strstr_len(operation, line, "gradient_tape/") != NULL);
+}
+
+static EchId find_backward(const EchSurvey *s)
+{
+    for (EchId i = 0; i < s->n && !ech_trace_is_captured(s->t); i++)
+        if (is_backward(s, i))
+            return i;
+    return ECH_NONE;
+}
+
+/* The last op before @op whose result a gradient from there on reads, of a gradient itself: an optimization barrier of jax.checkpoint lets nothing be brought
+ * before that is there. ECH_NONE: there is none at this level. */
+static EchId gradient_before(const Pass *p, EchId op)
+{
+    const EchSurvey *s = &p->s;
+    for (EchId i = op; i-- > p->backward;) {
+        if (s->region[i] != s->region[op] || !is_backward(s, i))
+            continue;
+        for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++) {
+            uint32_t first = p->users.first[s->uses[u].buffer], end = p->users.first[s->uses[u].buffer + 1];
+            for (uint32_t k = end; s->uses[u].access == ECH_WRITE && k > first && p->users.op[k - 1] >= op; k--)
+                if (is_backward(s, p->users.op[k - 1]))
+                    return i;
+        }
+    }
+    return ECH_NONE;
+}
+
+static bool is_read_backward(const Pass *p, EchId buffer)
+{
+    uint32_t first = p->users.first[buffer], end = p->users.first[buffer + 1];
+    return first < end && p->backward != ECH_NONE && p->users.op[first] < p->backward && p->users.op[end - 1] >= p->backward;
+}
+
 static bool is_asked_for(const Pass *p, EchId buffer)
 {
     const EchBuffer *b = &p->s.buffers[buffer];
@@ -107,7 +149,8 @@ static bool is_asked_for(const Pass *p, EchId buffer)
     /* Programs that run as they are written make what they are given, too. */
     bool given = b->resident || b->role == ECH_ROLE_PARAMETER || b->role == ECH_ROLE_OPTIMIZER;
     What is = given ? WHAT_ARGUMENTS : b->role == ECH_ROLE_OUTPUT ? WHAT_RESULTS : WHAT_SAVED;
-    bool fits = p->o->what == WHAT_ACTIVATIONS ? is == WHAT_SAVED && b->role == ECH_ROLE_ACTIVATION : is == (What)p->o->what;
+    bool activation = b->role == ECH_ROLE_ACTIVATION || is_read_backward(p, buffer);
+    bool fits = p->o->what == WHAT_ACTIVATIONS ? is == WHAT_SAVED && activation : is == (What)p->o->what;
     return fits && ech_survey_fits_name(&p->s, buffer, p->o->names);
 }
 
@@ -609,6 +652,9 @@ static void begin(Writer *w, const Stay *stay)
     w->fetched[buffer] = put_copy(w, buffer, w->stands[buffer], made.bytes, false);
     if (w->stored[buffer] != ECH_NONE)
         ech_trace_builder_dep(w->b, w->stored[buffer], 0);
+    EchId gradient = p->o->what == WHAT_ACTIVATIONS && p->backward != ECH_NONE ? gradient_before(p, stay->at.op) : ECH_NONE;
+    if (gradient != ECH_NONE && body == p->s.region[gradient])
+        ech_trace_builder_dep(w->b, w->e.map[gradient], 0);
     count(w, stay, made.bytes, &w->n_in, &w->in);
 }
 
@@ -893,6 +939,7 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     p->stays = g_array_new(FALSE, FALSE, sizeof(Stay));
     ech_users_init(&p->users, &p->s, false, false);
     find_waiters(p);
+    p->backward = find_backward(&p->s);
     find_arrays(p);
     choose(p, diag);
     bool any = false, told = ech_users_of_arrays(&p->users, &p->s);

@@ -1,8 +1,7 @@
-/* schedule: copies between the device and the host begin, and are waited for, where XLA's latency-hiding scheduler has them.
+/* schedule: copies between the device and the host begin, and are waited for, where XLA's latency-hiding scheduler has them, and kernels run when it has them.
  *
- * Each body of a loop, and what is around them all, is scheduled by itself (models/place/latency_hiding.h), inner ones first. Kernels, and copies within the
- * device, keep their order, so that what lies in on-chip memory stays where it is. What a copy brings is taken where it begins; what one takes away is given
- * back where it is waited for. */
+ * Each body of a loop, and what is around them all, is scheduled by itself (models/place/latency_hiding.h), inner ones first. Memory is taken before the first
+ * that uses it and given back behind the last. */
 #include "models/place/latency_hiding.h"
 #include "sim/base/compare.h"
 #include "sim/pass/pass.h"
@@ -30,49 +29,84 @@ static const EchParam schedule_params[] = {
 typedef struct {
     EchId op, region;
     EchId on_device, on_host; /* roots */
-    EchId alloc, free;        /* where memory of what it writes is taken, and of what it reads given back; ECH_NONE: nowhere in its region */
-    bool in, done;            /* the latter as the trace is written */
-    EchId needed;             /* op at its level before which it must be over; ECH_NONE: its region's end */
-    EchId behind;             /* op at its level that it starts behind; ECH_NONE: none */
-    EchId used;               /* last op at its level besides such copies that uses what it reads; ECH_NONE: none */
-    EchId made;               /* from the device: KERNEL that updates what was brought, into an array of its own; ECH_NONE: none */
-    uint32_t next_made;       /* 1 + the next copy whose array the same KERNEL makes; 0: none */
+    bool in;
+    uint32_t number; /* in its region */
+    EchId wait;      /* of the new trace; ECH_NONE until it is written */
 } Copy;
 
-/* Where something of a copy is put, in a list by where that is. */
+/* A KERNEL that updates what was brought, and is sent back, into an array of its own. */
 typedef struct {
-    uint32_t copy;
-    bool done;
+    EchId op, until; /* what uses the root from the one to the other uses the new array */
+    EchId made;      /* buffer of the new trace; ECH_NONE until it is written */
+    uint32_t next;   /* 1 + the next one of the same root; 0: none */
+} Update;
+
+typedef struct {
+    EchId op;
+    uint32_t node;
+} User;
+
+/* A buffer from where a region takes it up to where it gives it back. */
+typedef struct {
+    EchId root;
+    EchId alloc, free; /* ECH_NONE: not in the region */
+    EchId brought;     /* the copy to the device that filled it; ECH_NONE: none, or what updates that is not to be told */
+    EchId updated;     /* the first KERNEL that writes it then, all of it; ECH_NONE: none so far */
+    uint32_t update;   /* 1 + the Update that ends it, or that makes it; 0: none */
+    bool made;         /* the latter */
+    guint heir;        /* 1 + the Life whose first user reads this here where that is: it works in place; 0: none */
+    GArray *users;     /* User, in their order */
+    guint next;        /* 1 + the next one of the same root in the region; 0: none */
+} Life;
+
+/* The body of a loop, or what is around them all, that is scheduled. */
+typedef struct {
     EchId region;
-    guint next; /* 1 + the next one at the same place; 0: none */
-} Event;
+    GArray *numbers;          /* uint32_t: of the pass's copies, its own */
+    GArray *steps, *ops;      /* EchHideStep; EchId: the op that each is */
+    GArray *orders;           /* EchHideOrder */
+    GArray *lives;            /* Life */
+    uint32_t n_nodes, *order; /* nodes, as they come */
+    struct {
+        uint32_t *first, *life; /* first[n_nodes + 1]: by place in that order, slices of lives */
+    } hand, begin, end;         /* given to heirs; else that begin, and end, there */
+} Region;
 
 typedef struct {
     EchSurvey s;
-    EchUsers users, writers; /* of roots */
     const ScheduleOptions *o;
     EchHideRules rules;
     bool gpu;
     EchBytes memory;
-    GArray *copies;       /* Copy, in their order */
-    uint32_t *copy_of;    /* per op: 1 + the copy that it is, or is the ALLOC or FREE of; 0: none */
-    bool *waits;          /* per op: a WAIT for such copies, for which others stand */
-    bool *dropped;        /* per op: a WAIT for nothing else */
-    EchId *waiter;        /* per op of another queue: the first of the core that waits for it; itself where none does, and of other ops */
-    uint32_t *flying;     /* per LOOP: copies under way at a time inside */
-    uint32_t *depth;      /* per op: as EchHideStep.depth */
-    uint32_t *step_of;    /* per op at the level of the region at hand: 1 + its step */
-    bool *breaks;         /* per op: a step begins with it */
-    int64_t *come, *gone; /* per op: bytes taken right before it, and given back right behind it, by no ALLOC or FREE */
-    uint32_t *makes;      /* per op: 1 + the last copy whose array it makes; 0: none */
-    guint *events_at;     /* per op, n: 1 + the first Event before it */
-    GArray *events;
-    EchBytes most; /* as the scheduler counts */
+    GArray *copies;            /* Copy, in their order */
+    GArray *updates;           /* Update */
+    GPtrArray *regions;        /* Region, inner ones first */
+    uint32_t *region_of;       /* per LOOP, and n for what is around them all: 1 + its Region; 0: it stays as it is */
+    uint32_t *copy_of;         /* per op: 1 + the copy that it is; 0: none */
+    uint32_t *update_of;       /* per root: 1 + its last Update; 0: none */
+    bool *viewed;              /* per root: parts of it go by other names */
+    bool *waits;               /* per op: a WAIT for such copies, for which others stand */
+    bool *dropped;             /* per op: a WAIT for nothing else */
+    bool *apart;               /* per LOOP: it has more in it than kernels of the core */
+    EchId *waiter;             /* per op of another queue: the first of the core that waits for it; itself where none does, and of other ops */
+    uint32_t *flying;          /* per LOOP: copies under way at a time inside */
+    EchBytes most, most_early; /* as the scheduler counts; with EchHideRules.early */
 } Pass;
 
 static Copy *copy_at(const Pass *p, uint32_t k)
 {
     return &g_array_index(p->copies, Copy, k);
+}
+
+/* The copy that an op is, or NULL. */
+static Copy *moved(const Pass *p, EchId op)
+{
+    return p->copy_of[op] > 0 ? copy_at(p, p->copy_of[op] - 1) : NULL;
+}
+
+static EchId begin_of_region(EchId region)
+{
+    return region == ECH_NONE ? 0 : region + 1;
 }
 
 static EchId end_of_region(const Pass *p, EchId region)
@@ -91,83 +125,29 @@ static bool is_host_copy(const Pass *p, EchId op)
     return (o->memory_from == s->hbm && ech_survey_is_host(s, o->memory_to)) || (o->memory_to == s->hbm && ech_survey_is_host(s, o->memory_from));
 }
 
-/* Of a buffer's users the first behind @op. */
-static uint32_t first_behind(const EchUsers *users, EchId root, EchId op)
-{
-    uint32_t low = users->first[root], high = users->first[root + 1];
-    ECH_SEARCH(low, high, at, users->op[at] <= op);
-    return low;
-}
-
 static void find_copies(Pass *p)
 {
     const EchSurvey *s = &p->s;
-    g_autofree EchId *alloc = g_new(EchId, s->n_buffers + 1);
+    g_autofree EchId *taken = g_new(EchId, s->n_buffers + 1); /* per root: the ALLOC of what nothing has used yet */
     for (size_t b = 0; b <= s->n_buffers; b++)
-        alloc[b] = ECH_NONE;
+        taken[b] = ECH_NONE;
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *o = &s->ops[i];
-        if (o->kind == ECH_OP_ALLOC)
-            alloc[ech_survey_root(s, o->target)] = i;
-        if (!is_host_copy(p, i))
-            continue;
-        bool in = o->memory_to == s->hbm;
-        EchId from = ech_survey_root(s, s->uses[o->first_use].buffer), to = ech_survey_root(s, s->uses[o->first_use + 1].buffer);
-        Copy c = {.op = i,
-                  .region = s->region[i],
-                  .in = in,
-                  .on_device = in ? to : from,
-                  .on_host = in ? from : to,
-                  .alloc = ECH_NONE,
-                  .free = ECH_NONE,
-                  .needed = ECH_NONE,
-                  .behind = ECH_NONE,
-                  .used = ECH_NONE,
-                  .made = ECH_NONE};
-        /* Memory of the device that it does not take itself is somebody else's before. */
-        EchId a = alloc[to];
-        if (a != ECH_NONE && s->region[a] == c.region && p->copy_of[a] == 0 && p->users.op[first_behind(&p->users, to, a)] == i) {
-            c.alloc = a;
-            p->copy_of[a] = p->copies->len + 1;
-        } else if (in)
-            continue;
-        else if (a != ECH_NONE && s->region[a] == c.region)
-            c.behind = a;
-        EchId made = alloc[from];
-        if (made != ECH_NONE && s->region[made] == c.region && p->copy_of[made] == 0)
-            c.behind = ech_later_op(c.behind, made);
-        p->copy_of[i] = p->copies->len + 1;
-        g_array_append_val(p->copies, c);
-    }
-    /* What is given back first behind each. */
-    g_autofree EchId *freed = alloc;
-    alloc = NULL;
-    for (size_t b = 0; b <= s->n_buffers; b++)
-        freed[b] = ECH_NONE;
-    uint32_t k = p->copies->len;
-    for (EchId i = (EchId)s->n; i-- > 0;) {
-        if (s->ops[i].kind == ECH_OP_FREE)
-            freed[ech_survey_root(s, s->ops[i].target)] = i;
-        if (k == 0 || copy_at(p, k - 1)->op != i)
-            continue;
-        Copy *c = copy_at(p, --k);
-        EchId source = c->in ? c->on_host : c->on_device, f = freed[source], end = freed[c->in ? c->on_device : c->on_host];
-        uint32_t written = first_behind(&p->writers, source, i);
-        /* Of several that read the same, as it was written last, the last gives it back. */
-        if (f != ECH_NONE && s->region[f] == c->region && p->copy_of[f] == 0 && (written == p->writers.first[source + 1] || p->writers.op[written] > f)) {
-            c->free = f;
-            p->copy_of[f] = k + 1;
+        if (is_host_copy(p, i)) {
+            bool in = o->memory_to == s->hbm;
+            EchId from = ech_survey_root(s, s->uses[o->first_use].buffer), to = ech_survey_root(s, s->uses[o->first_use + 1].buffer);
+            Copy c = {.op = i, .region = s->region[i], .in = in, .on_device = in ? to : from, .on_host = in ? from : to, .wait = ECH_NONE};
+            /* Memory of the device that it does not take itself is somebody else's before. */
+            if (!in || (taken[to] != ECH_NONE && s->region[taken[to]] == c.region)) {
+                g_array_append_val(p->copies, c);
+                p->copy_of[i] = p->copies->len;
+            }
         }
-        if (end != ECH_NONE && s->region[end] == c->region && p->copy_of[end] == 0)
-            c->needed = end;
+        if (o->kind == ECH_OP_ALLOC)
+            taken[ech_survey_root(s, o->target)] = i;
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
+            taken[ech_survey_root(s, s->uses[u].buffer)] = ECH_NONE;
     }
-}
-
-/* The copy that an op is, or NULL. */
-static Copy *moved(const Pass *p, EchId op)
-{
-    uint32_t k = p->copy_of[op];
-    return k > 0 && copy_at(p, k - 1)->op == op ? copy_at(p, k - 1) : NULL;
 }
 
 static void find_waits(Pass *p)
@@ -182,131 +162,111 @@ static void find_waits(Pass *p)
             bool copy = dep->distance == 0 && s->region[dep->op] == s->region[i] && moved(p, dep->op);
             any |= copy;
             other |= !copy && s->ops[dep->op].queue != s->core;
-            if (dep->distance == 0 && s->ops[dep->op].queue != s->core && p->waiter[dep->op] == dep->op && p->copy_of[i] == 0)
+            if (dep->distance == 0 && s->ops[dep->op].queue != s->core && p->waiter[dep->op] == dep->op)
                 p->waiter[dep->op] = i;
         }
         p->waits[i] = any && o->kind == ECH_OP_WAIT && o->target == ECH_NONE;
         p->dropped[i] = p->waits[i] && !other;
+        bool plain = o->queue == s->core && (o->kind == ECH_OP_KERNEL || o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE || o->kind == ECH_OP_LOOP);
+        for (EchId loop = s->region[i]; !plain && loop != ECH_NONE && !p->apart[loop]; loop = s->region[loop])
+            p->apart[loop] = true;
     }
 }
 
-/* ---- what they are between ---- */
-
-static bool writes(const Pass *p, EchId op, EchId root)
+static EchTime length_of(const Pass *p, const Copy *c)
 {
-    bool reads, writes;
-    (void)ech_survey_access(&p->s, op, root, &reads, &writes);
-    return writes;
+    const EchOp *o = &p->s.ops[c->op];
+    if (p->rules.copy > 0)
+        return p->rules.copy;
+    EchTime length = c->in ? ech_survey_fetch_time(&p->s, o->memory_from, o->bytes) : ech_survey_copy_time(&p->s, o->bytes, false);
+    return CLAMP(length, 1, ECH_TIME_MAX / 8);
 }
 
-/* The op at the level of copy @c by which what computes knows that @op is over, if it does when it comes to the copy. */
-static EchId over_at(const Pass *p, EchId op, const Copy *c)
+/* ---- a region as a problem ---- */
+
+/* An op that reads a root since that was last written. */
+typedef struct {
+    EchId op;
+    guint next; /* 1 + another; 0: none */
+} Reader;
+
+typedef struct {
+    Pass *p;
+    Region *r;
+    uint32_t *node_of; /* per op at its level that is a step: which */
+    guint *life_of;    /* per root: 1 + the Life at hand, or the next one; 0: none */
+    bool *taken;       /* per root: by an ALLOC that nothing has used since */
+    EchId *writer;     /* per root: the op that wrote it last; ECH_NONE: none here */
+    guint *reader;     /* per root: 1 + a Reader; 0: none */
+    GArray *readers;   /* Reader */
+    GArray *given;     /* guint: lives that ended since the last step */
+} Build;
+
+static Life *life_at(const Region *r, guint k)
 {
-    EchId waiter = ech_survey_at_level(&p->s, p->waiter[op], c->region);
-    return waiter != ECH_NONE && waiter < c->op ? waiter : ech_survey_at_level(&p->s, op, c->region);
+    return &g_array_index(r->lives, Life, k);
 }
 
-static void add_order(GArray *orders, const Pass *p, const Copy *done, const Copy *start)
+static uint32_t start_node(const Region *r, const Copy *c)
 {
-    EchHideOrder order = {.done = (uint32_t)(done - copy_at(p, 0)), .start = (uint32_t)(start - copy_at(p, 0))};
-    if (done->region == start->region && order.done < order.start)
-        g_array_append_val(orders, order);
+    return r->steps->len + 2 * c->number;
 }
 
-/* @users of what copy @c reads or writes: the first behind it, and the last before it, are what it is between; what is beyond those is beyond them, too. */
-static void put_between(Pass *p, Copy *c, const EchUsers *users, EchId root, GArray *orders)
+static bool is_step(const Pass *p, EchId op)
 {
-    const EchSurvey *s = &p->s;
-    EchId begin = c->region == ECH_NONE ? 0 : c->region + 1, end = end_of_region(p, c->region);
-    uint32_t behind = first_behind(users, root, c->op), before = behind;
-    while (before > users->first[root] && users->op[before - 1] >= c->op)
-        before--;
-    if (behind < users->first[root + 1] && users->op[behind] < end) {
-        Copy *other = moved(p, users->op[behind]);
-        if (other && other->region == c->region)
-            add_order(orders, p, c, other);
-        else
-            c->needed = ech_earlier_op(c->needed, ech_survey_at_level(s, users->op[behind], c->region));
-    }
-    if (before > users->first[root] && users->op[before - 1] >= begin) {
-        Copy *other = moved(p, users->op[before - 1]);
-        if (other && other->region == c->region)
-            add_order(orders, p, other, c);
-        else
-            c->behind = ech_later_op(c->behind, over_at(p, users->op[before - 1], c));
-    }
+    EchOpKind kind = p->s.ops[op].kind;
+    return kind != ECH_OP_ALLOC && kind != ECH_OP_FREE && !moved(p, op) && !p->dropped[op];
 }
 
-/* What reads what copy @c writes, since that was written last, must have read it. */
-static void put_behind_readers(Pass *p, Copy *c, EchId target, GArray *orders)
+/* The node that an op begins as; UINT32_MAX where it is none. */
+static uint32_t node_at(const Build *b, EchId op)
 {
-    for (uint32_t u = first_behind(&p->users, target, c->op); u-- > p->users.first[target];) {
-        EchId op = p->users.op[u];
-        Copy *other = moved(p, op);
-        if (op >= c->op)
-            continue;
-        if (op < (c->region == ECH_NONE ? 0 : c->region + 1) || writes(p, op, target))
-            return;
-        if (other && other->region == c->region)
-            add_order(orders, p, other, c);
-        else
-            c->behind = ech_later_op(c->behind, over_at(p, op, c));
-    }
+    EchId here = ech_survey_at_level(&b->p->s, op, b->r->region);
+    if (here == ECH_NONE)
+        return UINT32_MAX;
+    const Copy *c = moved(b->p, here);
+    return c ? start_node(b->r, c) : is_step(b->p, here) ? b->node_of[here] : UINT32_MAX;
 }
 
-/* The last use of what @c reads; what gives that back is behind all that copies it since it was written. */
-static void find_last_use(Pass *p, Copy *c, EchId source, GArray *orders)
+/* The node by which what computes knows that an op is over, when it comes to op @by, if it does then. */
+static uint32_t node_over(const Build *b, EchId op, EchId by)
 {
-    EchId until = c->free != ECH_NONE ? c->free : end_of_region(p, c->region);
-    for (uint32_t u = first_behind(&p->users, source, until - 1); u-- > p->users.first[source];) {
-        EchId op = p->users.op[u], here = ech_survey_at_level(&p->s, op, c->region);
-        Copy *other = here != ECH_NONE ? moved(p, here) : NULL;
-        if (here == ECH_NONE)
-            return;
-        if (other && other != c && c->free != ECH_NONE)
-            add_order(orders, p, other, c);
-        if (!other)
-            c->used = ech_later_op(c->used, here);
-        if (c->used != ECH_NONE && (c->free == ECH_NONE || writes(p, op, source)))
-            return;
-    }
+    const Pass *p = b->p;
+    const Copy *c = moved(p, op);
+    if (c && c->region == b->r->region)
+        return start_node(b->r, c) + 1;
+    EchId waiter = ech_survey_at_level(&p->s, p->waiter[op], b->r->region), here = ech_survey_at_level(&p->s, by, b->r->region);
+    bool known = waiter != ECH_NONE && (here == ECH_NONE || waiter < here) && is_step(p, waiter);
+    return known ? b->node_of[waiter] : node_at(b, op);
 }
 
-static void find_bounds(Pass *p, GArray *orders)
+static void put_order(Build *b, uint32_t before, uint32_t after, bool given)
 {
-    const EchSurvey *s = &p->s;
-    for (uint32_t k = 0; k < p->copies->len; k++) {
-        Copy *c = copy_at(p, k);
-        const EchOp *o = &s->ops[c->op];
-        EchId source = c->in ? c->on_host : c->on_device, target = c->in ? c->on_device : c->on_host;
-        put_between(p, c, &p->writers, source, orders);
-        put_between(p, c, &p->users, target, orders);
-        put_behind_readers(p, c, target, orders);
-        find_last_use(p, c, source, orders);
-        for (uint32_t d = 0; d < o->n_deps; d++) {
-            const EchDep *dep = &s->deps[o->first_dep + d];
-            if (dep->distance > 0 || s->ops[dep->op].queue == s->core)
-                continue; /* of the core: where it was asked for, not what it needs */
-            if (moved(p, dep->op))
-                add_order(orders, p, moved(p, dep->op), c);
-            else
-                c->behind = ech_later_op(c->behind, over_at(p, dep->op, c));
-        }
-    }
-    for (EchId i = 0; i < s->n; i++) {
-        const EchOp *o = &s->ops[i];
-        for (uint32_t d = 0; d < o->n_deps && !moved(p, i); d++) {
-            const EchDep *dep = &s->deps[o->first_dep + d];
-            Copy *c = dep->distance == 0 ? moved(p, dep->op) : NULL;
-            EchId here = c && p->copy_of[i] == 0 ? ech_survey_at_level(s, i, c->region) : ECH_NONE;
-            if (here == ECH_NONE)
-                continue;
-            if (!p->waits[i])
-                c->needed = ech_earlier_op(c->needed, here);
-            else if (!p->dropped[i] && (c->free == ECH_NONE || here < c->free)) /* of others, too, that use what is given back then */
-                c->used = ech_later_op(c->used, here);
-        }
-    }
+    if (before == UINT32_MAX || after == UINT32_MAX || before == after)
+        return;
+    EchHideOrder order = {before, after, given};
+    const EchHideOrder *last = b->r->orders->len > 0 ? &g_array_index(b->r->orders, EchHideOrder, b->r->orders->len - 1) : NULL;
+    if (!last || last->before != before || last->after != after)
+        g_array_append_val(b->r->orders, order);
+}
+
+static void add_order(Build *b, uint32_t before, uint32_t after)
+{
+    put_order(b, before, after, false);
+}
+
+static void add_user(Life *life, EchId op, uint32_t node)
+{
+    User user = {op, node};
+    if (node != UINT32_MAX)
+        g_array_append_val(life->users, user);
+}
+
+/* The life of @root that op @op is in, or NULL. */
+static Life *life_in(const Build *b, EchId root, EchId op)
+{
+    Life *life = b->life_of[root] > 0 ? life_at(b->r, b->life_of[root] - 1) : NULL;
+    return life && (life->alloc == ECH_NONE || life->alloc < op) ? life : NULL;
 }
 
 static bool writes_all(const Pass *p, EchId op, EchId root)
@@ -319,74 +279,155 @@ static bool writes_all(const Pass *p, EchId op, EchId root)
 }
 
 /* What is brought, updated and sent back is updated into another array: XLA updates in place what it was given, not what a copy brings, and parts of either. */
-static void find_updates(Pass *p)
+static void find_update(Build *b, Life *life, EchId op, bool writes)
 {
-    const EchSurvey *s = &p->s;
-    g_autofree EchId *brought = g_new(EchId, s->n_buffers + 1);
-    g_autofree bool *viewed = g_new0(bool, s->n_buffers + 1);
-    for (size_t b = 0; b <= s->n_buffers; b++)
-        brought[b] = ECH_NONE;
-    for (size_t b = 0; b < s->n_buffers; b++)
-        if (s->buffers[b].alias_of != ECH_NONE)
-            viewed[ech_survey_root(s, (EchId)b)] = true;
-    for (uint32_t k = 0; k < p->copies->len; k++) {
-        Copy *c = copy_at(p, k);
-        if (c->in)
-            brought[c->on_device] = c->op;
-        EchId from = brought[c->on_device];
-        if (c->in || c->free == ECH_NONE || from == ECH_NONE || s->region[from] != c->region || viewed[c->on_device])
+    Pass *p = b->p;
+    const Copy *c = moved(p, op);
+    bool here = p->s.region[op] == b->r->region;
+    if (c && here && c->in && c->on_device == life->root) {
+        life->brought = op;
+        life->updated = ECH_NONE;
+    } else if (writes && life->brought != ECH_NONE && life->updated == ECH_NONE) {
+        bool all = here && p->s.ops[op].kind == ECH_OP_KERNEL && writes_all(p, op, life->root);
+        life->updated = all ? op : ECH_NONE;
+        life->brought = all ? life->brought : ECH_NONE;
+    } else if (c && here && !c->in && life->updated != ECH_NONE && life->update == 0 && life->free != ECH_NONE && !p->viewed[life->root]) {
+        Update update = {.op = life->updated, .until = life->free, .made = ECH_NONE, .next = p->update_of[life->root]};
+        g_array_append_val(p->updates, update);
+        life->update = p->update_of[life->root] = p->updates->len;
+    }
+}
+
+/* Op @op uses @root. */
+static void use(Build *b, EchId op, EchId root, bool reads, bool writes)
+{
+    uint32_t node = node_at(b, op);
+    if (node == UINT32_MAX)
+        return;
+    EchId writer = b->writer[root];
+    if (writer != ECH_NONE && writer != op) {
+        uint32_t over = node_over(b, writer, op);
+        add_order(b, over, node);
+        if (reads && node < b->r->steps->len && over >= b->r->steps->len && copy_at(b->p, b->p->copy_of[writer] - 1)->in)
+            g_array_index(b->r->steps, EchHideStep, node).waits = true;
+    }
+    Life *life = life_in(b, root, op);
+    if (writes || b->taken[root]) {
+        for (guint k = b->reader[root]; k > 0; k = g_array_index(b->readers, Reader, k - 1).next) {
+            EchId reader = g_array_index(b->readers, Reader, k - 1).op;
+            add_order(b, reader != op ? node_over(b, reader, op) : node, node);
+        }
+        b->reader[root] = 0;
+        b->writer[root] = op;
+        b->taken[root] = false;
+    } else {
+        Reader reader = {op, b->reader[root]};
+        g_array_append_val(b->readers, reader);
+        b->reader[root] = b->readers->len;
+    }
+    if (life) {
+        add_user(life, op, node);
+        uint32_t over = node_over(b, op, life->free != ECH_NONE ? life->free : end_of_region(b->p, b->r->region));
+        if (over != node)
+            add_user(life, op, over);
+        find_update(b, life, op, writes);
+    }
+}
+
+static void use_all(Build *b, EchId op)
+{
+    const EchSurvey *s = &b->p->s;
+    const EchOp *o = &s->ops[op];
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        EchId root = ech_survey_root(s, s->uses[u].buffer);
+        bool first = true, reads, writes;
+        for (uint32_t v = o->first_use; v < u && first; v++)
+            first = ech_survey_root(s, s->uses[v].buffer) != root;
+        if (!first)
             continue;
-        for (uint32_t u = first_behind(&p->users, c->on_device, from); u < p->users.first[c->on_device + 1] && p->users.op[u] < c->op; u++) {
-            EchId op = p->users.op[u];
-            if (!writes(p, op, c->on_device))
+        (void)ech_survey_access(s, op, root, &reads, &writes);
+        use(b, op, root, reads, writes);
+    }
+}
+
+/* A kernel in place reads what it takes, of which what was given back last is the old name. */
+static void use_old(Build *b, EchId op)
+{
+    const EchSurvey *s = &b->p->s;
+    const EchOp *o = &s->ops[op];
+    guint n = 0, first = b->given->len;
+    for (int pass = 0; pass < 2; pass++)
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+            EchId root = ech_survey_root(s, s->uses[u].buffer);
+            if (s->uses[u].access != ECH_READ || !b->taken[root] || !life_in(b, root, op))
                 continue;
-            if (s->ops[op].kind == ECH_OP_KERNEL && s->region[op] == c->region && writes_all(p, op, c->on_device)) {
-                c->made = op;
-                c->next_made = p->makes[op];
-                p->makes[op] = k + 1;
+            if (pass == 0)
+                first -= first > 0;
+            else if (first + n < b->given->len) {
+                Life *old = life_at(b->r, g_array_index(b->given, guint, first + n++));
+                old->heir = b->life_of[root];
+                add_user(old, op, node_at(b, op));
+                add_order(b, b->writer[old->root] == ECH_NONE ? UINT32_MAX : node_over(b, b->writer[old->root], op), node_at(b, op));
+                Reader reader = {op, b->reader[old->root]};
+                g_array_append_val(b->readers, reader);
+                b->reader[old->root] = b->readers->len;
             }
-            break;
         }
-    }
 }
 
-/* Copies that what each op reads has come by, one behind the other, at most. */
-static void find_depths(Pass *p)
+/* What op @op says that it comes behind. */
+static void order_deps(Build *b, EchId op)
 {
+    const Pass *p = b->p;
     const EchSurvey *s = &p->s;
-    g_autofree uint32_t *of = g_new0(uint32_t, s->n_buffers + 1);
-    for (EchId i = 0; i < s->n; i++) {
-        const EchOp *o = &s->ops[i];
-        uint32_t depth = 0;
-        for (uint32_t u = 0; u < o->n_uses; u++) {
-            const EchUse *use = &s->uses[o->first_use + u];
-            depth = use->access == ECH_READ ? MAX(depth, of[ech_survey_root(s, use->buffer)]) : depth;
-        }
-        p->depth[i] = depth;
-        for (uint32_t u = 0; u < o->n_uses; u++) {
-            const EchUse *use = &s->uses[o->first_use + u];
-            if (use->access == ECH_WRITE)
-                of[ech_survey_root(s, use->buffer)] = depth + (moved(p, i) != NULL);
+    const EchOp *o = &s->ops[op];
+    uint32_t node = node_at(b, op);
+    bool copy = moved(p, op) && s->region[op] == b->r->region, waits = p->waits[op] && s->region[op] == b->r->region;
+    for (uint32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++) {
+        EchId on = s->deps[d].op;
+        const EchOp *behind = &s->ops[on];
+        if (s->deps[d].distance > 0 || s->region[on] != b->r->region)
+            continue;
+        /* A copy comes behind what the core was at where it was asked for, which is no need of its own; what is brought into memory that was just taken, and
+         * says that it comes behind a kernel, needs that (pass offload). */
+        if (copy && behind->queue == s->core && !(moved(p, op)->in && behind->kind == ECH_OP_KERNEL))
+            continue;
+        if (behind->kind == ECH_OP_ALLOC || behind->kind == ECH_OP_FREE)
+            use(b, op, ech_survey_root(s, behind->target), true, behind->kind == ECH_OP_FREE);
+        for (uint32_t w = behind->first_dep; p->dropped[on] && w < behind->first_dep + behind->n_deps; w++)
+            if (moved(p, s->deps[w].op))
+                add_order(b, start_node(b->r, moved(p, s->deps[w].op)) + 1, node);
+        if (moved(p, on) && !waits)
+            add_order(b, start_node(b->r, moved(p, on)) + 1, node);
+        else if (!moved(p, on))
+            add_order(b, node_at(b, on), node);
+    }
+}
+
+/* What a FREE says that it comes behind uses what it gives back until then; what an ALLOC does, what that takes before. */
+static void use_deps(Build *b, EchId op, EchId root)
+{
+    const EchSurvey *s = &b->p->s;
+    const EchOp *o = &s->ops[op];
+    Life *life = o->kind == ECH_OP_FREE ? life_in(b, root, op) : NULL;
+    for (uint32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++) {
+        EchId on = s->deps[d].op;
+        if (s->deps[d].distance > 0 || node_at(b, on) == UINT32_MAX)
+            continue;
+        Reader reader = {on, b->reader[root]};
+        g_array_append_val(b->readers, reader);
+        b->reader[root] = b->readers->len;
+        if (life) {
+            add_user(life, on, node_at(b, on));
+            add_user(life, on, node_over(b, on, op));
         }
     }
 }
 
-/* ---- a region as a problem ---- */
-
-typedef struct {
-    Pass *p;
-    EchId region;
-    const uint32_t *numbers; /* of the pass's copies, those of the region, in their order; */
-    guint n;                 /* so many */
-    int64_t begin;           /* bytes live before the first step, as EchHideStep.before */
-    int64_t end;             /* after the last */
-    GArray *steps;           /* EchHideStep */
-    GArray *firsts;          /* EchId: their first ops */
-} Region;
-
-static int64_t bytes_of(const Pass *p, EchId buffer)
+static bool keeps_its_place(const Pass *p, EchId op)
 {
-    return (int64_t)MIN(p->s.buffers[buffer].bytes, INT64_MAX / 64);
+    const EchOp *o = &p->s.ops[op];
+    return o->queue != p->s.core || (o->kind == ECH_OP_LOOP ? p->apart[op] : o->kind != ECH_OP_KERNEL);
 }
 
 /* Most that the body of a LOOP holds more than there is before it. */
@@ -395,375 +436,533 @@ static int64_t most_inside(const Pass *p, EchId loop)
     EchBytes most = p->s.live[loop];
     for (EchId i = loop; i <= p->s.end[loop]; i++)
         most = MAX(most, p->s.live[i]);
-    return (int64_t)(most - p->s.live[loop]);
+    return (int64_t)MIN(most - p->s.live[loop], INT64_MAX / 64);
 }
 
-/* What copies bring counts from the region's beginning on, what they take away up to its last use. */
-static void count_copies(Region *r)
+static void collect_steps(Build *b)
 {
-    Pass *p = r->p;
-    r->begin = (int64_t)MIN(p->s.live[r->region == ECH_NONE ? 0 : r->region + 1], INT64_MAX / 64);
-    for (guint k = 0; k < r->n; k++) {
-        const Copy *c = copy_at(p, r->numbers[k]);
-        int64_t bytes = bytes_of(p, c->on_device);
-        if (c->in)
-            r->begin += bytes;
-        else if (c->free != ECH_NONE && c->used == ECH_NONE)
-            r->begin -= bytes;
-        else if (c->free != ECH_NONE)
-            p->gone[c->used] += bytes;
-        if (c->made != ECH_NONE) {
-            p->come[c->made] += bytes;
-            p->gone[c->made] += bytes;
-        }
-    }
-}
-
-/* A step is what is allocated for a kernel, a loop or the like, that itself, and what is given back behind it. */
-static void collect_steps(Region *r)
-{
-    Pass *p = r->p;
+    const Pass *p = b->p;
     const EchSurvey *s = &p->s;
-    int64_t now = r->begin;
-    bool complete = true;
-    g_array_set_size(r->steps, 0);
-    g_array_set_size(r->firsts, 0);
-    for (EchId i = r->region == ECH_NONE ? 0 : r->region + 1; i < end_of_region(p, r->region); i = ech_survey_after(s, i)) {
+    for (EchId i = begin_of_region(b->r->region); i < end_of_region(p, b->r->region); i = ech_survey_after(s, i)) {
+        if (!is_step(p, i))
+            continue;
+        EchHideStep step = {.length = MIN(s->clock[ech_survey_after(s, i)] - s->clock[i], ECH_TIME_MAX / 8)};
+        if (s->ops[i].kind == ECH_OP_LOOP) {
+            step.copies = p->flying[i];
+            step.inside = most_inside(p, i);
+        }
+        b->node_of[i] = b->r->steps->len;
+        g_array_append_val(b->r->steps, step);
+        g_array_append_val(b->r->ops, i);
+    }
+}
+
+/* From the last to the first. */
+static void collect_lives(Build *b)
+{
+    const EchSurvey *s = &b->p->s;
+    g_autoptr(GArray) ops = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (EchId i = begin_of_region(b->r->region); i < end_of_region(b->p, b->r->region); i = ech_survey_after(s, i))
+        if (s->ops[i].kind == ECH_OP_ALLOC || s->ops[i].kind == ECH_OP_FREE)
+            g_array_append_val(ops, i);
+    for (guint k = ops->len; k-- > 0;) {
+        EchId op = g_array_index(ops, EchId, k), root = ech_survey_root(s, s->ops[op].target);
+        bool alloc = s->ops[op].kind == ECH_OP_ALLOC;
+        Life *behind = b->life_of[root] > 0 ? life_at(b->r, b->life_of[root] - 1) : NULL;
+        if (alloc && behind && behind->alloc == ECH_NONE) {
+            behind->alloc = op;
+            continue;
+        }
+        Life life = {.root = root,
+                     .alloc = alloc ? op : ECH_NONE,
+                     .free = alloc ? ECH_NONE : op,
+                     .brought = ECH_NONE,
+                     .updated = ECH_NONE,
+                     .users = g_array_new(FALSE, FALSE, sizeof(User)),
+                     .next = b->life_of[root]};
+        g_array_append_val(b->r->lives, life);
+        b->life_of[root] = b->r->lives->len;
+    }
+}
+
+/* What nothing uses lasts for the next step, or the last one. */
+static void use_somewhere(Build *b, guint k)
+{
+    Life *life = life_at(b->r, k);
+    EchId at = life->alloc != ECH_NONE ? life->alloc : life->free;
+    if (life->users->len > 0)
+        return;
+    guint low = 0, high = b->r->ops->len;
+    ECH_SEARCH(low, high, j, g_array_index(b->r->ops, EchId, j) < at);
+    add_user(life, at, b->r->ops->len > 0 ? MIN(low, b->r->ops->len - 1) : 0);
+}
+
+/* Of what is updated into an array of its own, the array that this makes. */
+static void split_life(Build *b, guint k)
+{
+    Life *life = life_at(b->r, k);
+    if (life->update == 0)
+        return;
+    EchId op = g_array_index(b->p->updates, Update, life->update - 1).op;
+    Life made = {
+        .root = life->root, .alloc = ECH_NONE, .free = life->free, .update = life->update, .made = true, .users = g_array_new(FALSE, FALSE, sizeof(User))};
+    guint kept = 0;
+    for (guint u = 0; u < life->users->len; u++) {
+        User user = g_array_index(life->users, User, u);
+        if (user.op >= op)
+            g_array_append_val(made.users, user);
+        if (user.op <= op)
+            g_array_index(life->users, User, kept++) = user;
+    }
+    g_array_set_size(life->users, kept);
+    g_array_append_val(b->r->lives, made);
+}
+
+static void build_region(Pass *p, Region *r)
+{
+    const EchSurvey *s = &p->s;
+    Build build = {.p = p, .r = r, .readers = g_array_new(FALSE, FALSE, sizeof(Reader)), .given = g_array_new(FALSE, FALSE, sizeof(guint))}, *b = &build;
+    b->node_of = g_new(uint32_t, s->n + 1);
+    b->life_of = g_new0(guint, s->n_buffers + 1);
+    b->taken = g_new0(bool, s->n_buffers + 1);
+    b->writer = g_new(EchId, s->n_buffers + 1);
+    b->reader = g_new0(guint, s->n_buffers + 1);
+    for (size_t k = 0; k <= s->n_buffers; k++)
+        b->writer[k] = ECH_NONE;
+    collect_steps(b);
+    collect_lives(b);
+    uint32_t in_place = UINT32_MAX;
+    for (EchId i = begin_of_region(r->region); i < end_of_region(p, r->region); i++) {
         const EchOp *o = &s->ops[i];
-        if (p->copy_of[i] > 0 || p->dropped[i])
-            continue;
-        if (r->steps->len == 0 || (complete && o->kind != ECH_OP_FREE) || p->breaks[i]) {
-            EchHideStep step = {.before = now, .most = now};
-            g_array_append_val(r->steps, step);
-            g_array_append_val(r->firsts, i);
-            complete = false;
+        if (o->kind != ECH_OP_ALLOC && o->kind != ECH_OP_FREE) {
+            order_deps(b, i);
+            if (s->region[i] == r->region && is_step(p, i))
+                use_old(b, i);
+            use_all(b, i);
         }
-        EchHideStep *step = &g_array_index(r->steps, EchHideStep, r->steps->len - 1);
-        p->step_of[i] = r->steps->len;
-        bool memory = o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE;
-        now += p->come[i];
-        if (memory && s->buffers[o->target].memory == s->hbm)
-            now += o->kind == ECH_OP_ALLOC ? bytes_of(p, o->target) : -bytes_of(p, o->target);
-        step->most = MAX(step->most, now);
-        if (!memory) {
-            step->length += s->clock[ech_survey_after(s, i)] - s->clock[i];
-            step->depth = MAX(step->depth, p->depth[i]);
-            complete = true;
-        }
-        if (o->kind == ECH_OP_LOOP) {
-            step->copies = p->flying[i];
-            step->most = MAX(step->most, now + most_inside(p, i));
-        }
-        now -= p->gone[i];
-    }
-    r->end = now;
-}
-
-/* Where some copy begins behind an op of the step that must wait for one, that is a step by itself from there on. Whether there are such. */
-static bool break_steps(Region *r)
-{
-    Pass *p = r->p;
-    g_autofree EchId *behind = g_new(EchId, r->steps->len + 1);
-    bool any = false;
-    for (guint j = 0; j <= r->steps->len; j++)
-        behind[j] = ECH_NONE;
-    for (guint k = 0; k < r->n; k++) {
-        const Copy *c = copy_at(p, r->numbers[k]);
-        if (c->behind != ECH_NONE)
-            behind[p->step_of[c->behind]] = ech_later_op(behind[p->step_of[c->behind]], c->behind);
-    }
-    for (guint k = 0; k < r->n; k++) {
-        EchId needed = copy_at(p, r->numbers[k])->needed;
-        if (needed == ECH_NONE || p->breaks[needed] || behind[p->step_of[needed]] == ECH_NONE || behind[p->step_of[needed]] >= needed)
+        if (s->region[i] != r->region)
             continue;
-        p->breaks[needed] = any = true;
+        EchId root = o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE ? ech_survey_root(s, o->target) : ECH_NONE;
+        if (root != ECH_NONE)
+            use_deps(b, i, root);
+        if (o->kind == ECH_OP_ALLOC)
+            b->taken[root] = true;
+        if (o->kind == ECH_OP_FREE) {
+            guint k = b->life_of[root] - 1;
+            g_array_append_val(b->given, k);
+            b->life_of[root] = life_at(r, k)->next;
+        }
+        if (is_step(p, i))
+            g_array_set_size(b->given, 0);
+        if (is_step(p, i) && keeps_its_place(p, i)) {
+            put_order(b, in_place, b->node_of[i], true);
+            in_place = b->node_of[i];
+        }
     }
-    return any;
-}
-
-/* Steps that are over when an op at the region's level is; none for ECH_NONE. */
-static uint32_t steps_over(const Region *r, EchId op)
-{
-    return op == ECH_NONE ? 0 : r->p->step_of[op];
-}
-
-static EchHideCopy hide_copy(const Region *r, const Copy *c)
-{
-    const Pass *p = r->p;
-    const EchOp *o = &p->s.ops[c->op];
-    EchTime length = c->in ? ech_survey_fetch_time(&p->s, o->memory_from, o->bytes) : ech_survey_copy_time(&p->s, o->bytes, false);
-    return (EchHideCopy){.to_device = c->in,
-                         .length = CLAMP(length, 1, ECH_TIME_MAX / 8),
-                         .depth = p->depth[c->op],
-                         .bytes = c->in || c->free != ECH_NONE ? bytes_of(p, c->on_device) : 0,
-                         .after = steps_over(r, c->behind),
-                         .until = c->needed == ECH_NONE ? r->steps->len : p->step_of[c->needed] - 1,
-                         .used = steps_over(r, c->used)};
-}
-
-static void add_events(Region *r, const EchHideEvent *events)
-{
-    Pass *p = r->p;
-    for (guint e = 2 * r->n; e-- > 0;) {
-        EchId at = events[e].step < r->steps->len ? g_array_index(r->firsts, EchId, events[e].step) : end_of_region(p, r->region);
-        Event event = {r->numbers[events[e].copy], events[e].done, r->region, p->events_at[at]};
-        g_array_append_val(p->events, event);
-        p->events_at[at] = p->events->len;
+    for (guint k = 0, n = r->lives->len; k < n; k++) {
+        use_somewhere(b, k);
+        split_life(b, k);
     }
+    g_free(b->node_of);
+    g_free(b->life_of);
+    g_free(b->taken);
+    g_free(b->writer);
+    g_free(b->reader);
+    g_array_unref(b->readers);
+    g_array_unref(b->given);
 }
 
-/* @number: per copy of the pass, which it is in its region. */
-static void schedule_region(Region *r, const GArray *all_orders, const uint32_t *number)
+/* ---- scheduling ---- */
+
+static int64_t bytes_of(const Pass *p, EchId buffer)
 {
-    Pass *p = r->p;
-    count_copies(r);
-    collect_steps(r);
-    if (break_steps(r))
-        collect_steps(r);
-    EchHideStep *steps = (EchHideStep *)r->steps->data;
-    g_autofree EchHideCopy *copies = g_new(EchHideCopy, r->n);
-    for (guint k = 0; k < r->n; k++) {
-        copies[k] = hide_copy(r, copy_at(p, r->numbers[k]));
-        if (copies[k].to_device && copies[k].until < r->steps->len)
-            steps[copies[k].until].waits = true;
+    return (int64_t)MIN(p->s.buffers[buffer].bytes, INT64_MAX / 64);
+}
+
+static void place_lives(const Region *r, const uint32_t *where, uint32_t **ret_first, uint32_t **ret_life)
+{
+    uint32_t *first = g_new0(uint32_t, r->n_nodes + 2), *lives = g_new(uint32_t, r->lives->len + 1);
+    for (guint k = 0; k < r->lives->len; k++)
+        if (where[k] != UINT32_MAX)
+            first[where[k] + 2]++;
+    for (uint32_t k = 2; k < r->n_nodes + 2; k++)
+        first[k] += first[k - 1];
+    for (guint k = 0; k < r->lives->len; k++)
+        if (where[k] != UINT32_MAX)
+            lives[first[where[k] + 1]++] = k;
+    *ret_first = first;
+    *ret_life = lives;
+}
+
+/* Where in the order what is taken, and given back. */
+static void place_all_lives(Region *r)
+{
+    guint n = r->lives->len;
+    g_autofree uint32_t *place = g_new(uint32_t, r->n_nodes + 1), *begin = g_new(uint32_t, n + 1), *end = g_new0(uint32_t, n + 1),
+                        *hand = g_new(uint32_t, n + 1);
+    for (uint32_t k = 0; k < r->n_nodes; k++)
+        place[r->order[k]] = k;
+    for (guint k = 0; k < n; k++) {
+        const GArray *users = life_at(r, k)->users;
+        begin[k] = hand[k] = UINT32_MAX;
+        for (guint u = 0; u < users->len; u++) {
+            begin[k] = MIN(begin[k], place[g_array_index(users, User, u).node]);
+            end[k] = MAX(end[k], place[g_array_index(users, User, u).node]);
+        }
     }
-    g_autoptr(GArray) orders = g_array_new(FALSE, FALSE, sizeof(EchHideOrder));
-    for (guint o = 0; o < all_orders->len; o++) {
-        EchHideOrder order = g_array_index(all_orders, EchHideOrder, o);
-        if (copy_at(p, order.done)->region != r->region)
+    for (guint k = 0; k < n; k++) {
+        guint heir = life_at(r, k)->heir;
+        if (heir == 0 || begin[heir - 1] != end[k] || begin[k] == end[k])
             continue;
-        order = (EchHideOrder){number[order.done], number[order.start]};
-        g_array_append_val(orders, order);
+        hand[k] = end[k];
+        end[k] = UINT32_MAX;
     }
-    EchHideProblem problem = {.steps = steps,
-                              .n_steps = r->steps->len,
-                              .at_end = r->end,
-                              .copies = copies,
-                              .n_copies = r->n,
-                              .orders = (const EchHideOrder *)orders->data,
-                              .n_orders = orders->len,
-                              .rules = p->rules,
-                              .memory = p->memory};
-    uint32_t inside = 0;
-    for (guint k = 0; k < r->steps->len; k++)
-        inside = MAX(inside, steps[k].copies);
-    problem.rules.limit = MAX(problem.rules.limit, inside);
-    g_autofree EchHideEvent *events = g_new(EchHideEvent, 2 * (size_t)r->n);
-    uint32_t flying;
-    int64_t most = ech_hide_latencies(&problem, events, &flying);
+    place_lives(r, hand, &r->hand.first, &r->hand.life);
+    place_lives(r, begin, &r->begin.first, &r->begin.life);
+    place_lives(r, end, &r->end.first, &r->end.life);
+}
+
+/* Bytes that it takes, as the scheduler counts. */
+static EchBytes keep_to_memory(const Pass *p, const EchHideProblem *problem, uint32_t *ret_order, uint32_t *ret_flying)
+{
+    EchHideProblem tried = *problem;
+    int64_t most = ech_hide_latencies(&tried, ret_order, ret_flying);
     for (uint64_t k = 0; k < p->o->reruns && most > (int64_t)MIN(p->memory, INT64_MAX / 4); k++) {
-        problem.memory -= problem.memory / 10;
-        most = ech_hide_latencies(&problem, events, &flying);
+        tried.memory -= tried.memory / 10;
+        most = ech_hide_latencies(&tried, ret_order, ret_flying);
     }
-    p->most = MAX(p->most, (EchBytes)MAX(most, 0));
+    return (EchBytes)MAX(most, 0);
+}
+
+static void schedule_region(Pass *p, Region *r)
+{
+    build_region(p, r);
+    g_autofree EchHideCopy *copies = g_new(EchHideCopy, r->numbers->len);
+    for (guint k = 0; k < r->numbers->len; k++) {
+        const Copy *c = copy_at(p, g_array_index(r->numbers, uint32_t, k));
+        copies[k] = (EchHideCopy){.to_device = c->in, .length = length_of(p, c)};
+    }
+    r->n_nodes = r->steps->len + 2 * r->numbers->len;
+    g_autoptr(GArray) arrays = g_array_new(FALSE, FALSE, sizeof(EchHideArray)), users = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    g_autofree guint *seen = g_new0(guint, r->n_nodes + 1);
+    EchHideProblem problem = {.held = (int64_t)MIN(p->s.live[begin_of_region(r->region)], INT64_MAX / 64)};
+    for (guint k = 0; k < r->lives->len; k++) {
+        const Life *life = life_at(r, k);
+        if (p->s.buffers[life->root].memory != p->s.hbm)
+            continue;
+        EchHideArray array = {
+            .bytes = bytes_of(p, life->root), .first_user = users->len, .given = life->alloc == ECH_NONE && !life->made, .left = life->free == ECH_NONE};
+        for (guint u = 0; u < life->users->len; u++) {
+            uint32_t node = g_array_index(life->users, User, u).node;
+            if (seen[node] == k + 1)
+                continue;
+            seen[node] = k + 1;
+            g_array_append_val(users, node);
+        }
+        array.n_users = users->len - array.first_user;
+        problem.held -= array.given ? array.bytes : 0;
+        g_array_append_val(arrays, array);
+    }
+    problem.steps = (const EchHideStep *)r->steps->data;
+    problem.n_steps = r->steps->len;
+    problem.copies = copies;
+    problem.n_copies = r->numbers->len;
+    problem.orders = (const EchHideOrder *)r->orders->data;
+    problem.n_orders = r->orders->len;
+    problem.arrays = (const EchHideArray *)arrays->data;
+    problem.n_arrays = arrays->len;
+    problem.users = (const uint32_t *)users->data;
+    problem.rules = p->rules;
+    problem.memory = p->memory;
+    uint32_t inside = 0, flying;
+    for (guint k = 0; k < r->steps->len; k++)
+        inside = MAX(inside, problem.steps[k].copies);
+    problem.rules.limit = MAX(problem.rules.limit, inside);
+    r->order = g_new(uint32_t, r->n_nodes + 1);
+    problem.rules.early = !p->rules.aggressive;
+    if (problem.rules.early)
+        p->most_early = MAX(p->most_early, keep_to_memory(p, &problem, r->order, &flying));
+    problem.rules.early = false;
+    p->most = MAX(p->most, keep_to_memory(p, &problem, r->order, &flying));
     for (EchId loop = r->region; loop != ECH_NONE; loop = p->s.region[loop])
         p->flying[loop] = MAX(p->flying[loop], MAX(flying, inside));
-    add_events(r, events);
+    place_all_lives(r);
+}
+
+static void region_free(gpointer data)
+{
+    Region *r = data;
+    for (guint k = 0; k < r->lives->len; k++)
+        g_array_unref(life_at(r, k)->users);
+    g_array_unref(r->numbers);
+    g_array_unref(r->steps);
+    g_array_unref(r->ops);
+    g_array_unref(r->orders);
+    g_array_unref(r->lives);
+    g_free(r->order);
+    g_free(r->hand.first);
+    g_free(r->hand.life);
+    g_free(r->begin.first);
+    g_free(r->begin.life);
+    g_free(r->end.first);
+    g_free(r->end.life);
+    g_free(r);
+}
+
+/* Where a region is in Pass.region_of. */
+static size_t key_of(const Pass *p, EchId region)
+{
+    return region == ECH_NONE ? p->s.n : region;
 }
 
 /* Inner loops come behind those around them, and go first; last what is around all. */
-static gint compare_regions(gconstpointer x, gconstpointer y, gpointer data)
+static gint compare_regions(gconstpointer x, gconstpointer y)
 {
-    const Pass *p = data;
-    const uint32_t *a = x, *b = y;
-    EchId i = copy_at(p, *a)->region + 1, j = copy_at(p, *b)->region + 1; /* 0: ECH_NONE's */
-    return i != j ? (i > j ? -1 : 1) : (*a > *b) - (*a < *b);
+    const Region *a = *(Region *const *)x, *b = *(Region *const *)y;
+    EchId i = a->region + 1, j = b->region + 1; /* 0: ECH_NONE's */
+    return (j > i) - (j < i);
 }
 
 static void schedule_all(Pass *p)
 {
-    guint n = p->copies->len;
-    g_autoptr(GArray) orders = g_array_new(FALSE, FALSE, sizeof(EchHideOrder));
-    find_bounds(p, orders);
-    find_updates(p);
-    find_depths(p);
-    g_autofree uint32_t *numbers = g_new(uint32_t, n), *number = g_new(uint32_t, n);
-    for (uint32_t k = 0; k < n; k++)
-        numbers[k] = k;
-    g_qsort_with_data(numbers, (gint)n, sizeof *numbers, compare_regions, p);
-    for (guint first = 0, end; first < n; first = end) {
-        Region region = {.p = p,
-                         .region = copy_at(p, numbers[first])->region,
-                         .numbers = &numbers[first],
-                         .steps = g_array_new(FALSE, TRUE, sizeof(EchHideStep)),
-                         .firsts = g_array_new(FALSE, FALSE, sizeof(EchId))};
-        for (end = first; end < n && copy_at(p, numbers[end])->region == region.region; end++)
-            number[numbers[end]] = end - first;
-        region.n = end - first;
-        schedule_region(&region, orders, number);
-        g_array_unref(region.steps);
-        g_array_unref(region.firsts);
+    for (uint32_t k = 0; k < p->copies->len; k++) {
+        Copy *c = copy_at(p, k);
+        uint32_t *known = &p->region_of[key_of(p, c->region)];
+        if (*known == 0) {
+            Region *r = g_new0(Region, 1);
+            r->region = c->region;
+            r->numbers = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+            r->steps = g_array_new(FALSE, FALSE, sizeof(EchHideStep));
+            r->ops = g_array_new(FALSE, FALSE, sizeof(EchId));
+            r->orders = g_array_new(FALSE, FALSE, sizeof(EchHideOrder));
+            r->lives = g_array_new(FALSE, FALSE, sizeof(Life));
+            g_ptr_array_add(p->regions, r);
+            *known = p->regions->len;
+        }
+        Region *r = g_ptr_array_index(p->regions, *known - 1);
+        c->number = r->numbers->len;
+        g_array_append_val(r->numbers, k);
+    }
+    g_ptr_array_sort(p->regions, compare_regions);
+    for (guint k = 0; k < p->regions->len; k++) {
+        Region *r = g_ptr_array_index(p->regions, k);
+        p->region_of[key_of(p, r->region)] = k + 1;
+        schedule_region(p, r);
     }
 }
 
 /* ---- writing ---- */
 
+/* A body that is open. */
+typedef struct {
+    EchId region;
+    const Region *scheduled; /* or NULL */
+    uint32_t next;           /* place in its order, or op */
+} Body;
+
 typedef struct {
     Pass *p;
     EchEdit e;
-    GArray *loops; /* open ones */
-    EchId *stands; /* per buffer: the array that its update was made into, or ECH_NONE */
-    EchId *since;  /* per buffer: the op that made that */
+    GArray *bodies; /* Body */
 } Writer;
 
-static void put_uses(Writer *w, EchId op)
+/* What stands for @buffer where op @op uses it. */
+static EchId stands_for(const Pass *p, EchId buffer, EchId op, bool writes)
+{
+    for (uint32_t k = p->update_of[buffer]; k > 0; k = g_array_index(p->updates, Update, k - 1).next) {
+        const Update *u = &g_array_index(p->updates, Update, k - 1);
+        if ((op > u->op || (op == u->op && writes)) && op < u->until)
+            return u->made;
+    }
+    return buffer;
+}
+
+/* The old waits for copies that are dropped are over where the last of the new ones for them is. */
+static void map_wait(Writer *w, EchId op)
 {
     const EchSurvey *s = &w->p->s;
-    const EchOp *o = &s->ops[op];
-    for (uint32_t u = 0; u < o->n_uses; u++) {
-        const EchUse *use = &s->uses[o->first_use + u];
-        EchId stands = w->stands[use->buffer];
-        /* What makes it reads what was brought. */
-        bool old = stands == ECH_NONE || (use->access == ECH_READ && w->since[use->buffer] == op);
-        ech_trace_builder_use(w->e.builder, old ? use->buffer : stands, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+    for (uint32_t d = s->ops[op].first_dep; w->p->dropped[op] && d < s->ops[op].first_dep + s->ops[op].n_deps; d++) {
+        const Copy *c = moved(w->p, s->deps[d].op);
+        if (c && c->wait != ECH_NONE)
+            w->e.map[op] = w->e.map[op] == ECH_NONE ? c->wait : MAX(w->e.map[op], c->wait);
     }
+}
+
+/* @asked: the op that the core was at last, or ECH_NONE; what other queues were asked for behind some op of its own is asked for behind that now. */
+static void put_deps(Writer *w, EchId op, EchId asked)
+{
+    const Pass *p = w->p;
+    const EchSurvey *s = &p->s;
+    const EchOp *o = &s->ops[op];
+    bool other = o->queue != s->core && p->region_of[key_of(p, s->region[op])] > 0, behind = moved(p, op) != NULL;
+    for (uint32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++) {
+        const EchDep *dep = &s->deps[d];
+        bool here = dep->distance == 0 && s->region[dep->op] == s->region[op];
+        if (here && other && s->ops[dep->op].queue == s->core)
+            behind = true;
+        else if (!(here && p->waits[op] && moved(p, dep->op))) {
+            if (dep->distance == 0)
+                map_wait(w, dep->op);
+            ech_edit_dep(&w->e, dep, 0);
+        }
+    }
+    if (behind && asked != ECH_NONE)
+        ech_trace_builder_dep(w->e.builder, asked, 0);
 }
 
 static void put(Writer *w, EchId op)
 {
-    const EchSurvey *s = &w->p->s;
+    const Pass *p = w->p;
+    const EchSurvey *s = &p->s;
     const EchOp *o = &s->ops[op];
+    EchId asked = w->e.last_core;
     w->e.map[op] = ech_trace_builder_op(w->e.builder, ech_edit_op(&w->e, op));
-    put_uses(w, op);
-    for (uint32_t d = 0; d < o->n_deps; d++)
-        if (!w->p->waits[op] || !moved(w->p, s->deps[o->first_dep + d].op))
-            ech_edit_dep(&w->e, &s->deps[o->first_dep + d], 0);
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        const EchUse *use = &s->uses[u];
+        EchId buffer = stands_for(p, use->buffer, op, use->access == ECH_WRITE);
+        ech_trace_builder_use(w->e.builder, buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+    }
+    put_deps(w, op, asked);
     ech_edit_work(&w->e, op);
     if (o->queue == s->core)
         w->e.last_core = w->e.map[op];
 }
 
-static void start(Writer *w, Copy *c)
-{
-    const EchSurvey *s = &w->p->s;
-    const EchOp *o = &s->ops[c->op];
-    if (c->alloc != ECH_NONE)
-        put(w, c->alloc);
-    w->e.map[c->op] = ech_trace_builder_op(w->e.builder, ech_edit_op(&w->e, c->op));
-    put_uses(w, c->op);
-    if (w->e.last_core != ECH_NONE)
-        ech_trace_builder_dep(w->e.builder, w->e.last_core, 0);
-    for (uint32_t d = 0; d < o->n_deps; d++)
-        if (s->ops[s->deps[o->first_dep + d].op].queue != s->core || s->deps[o->first_dep + d].distance > 0)
-            ech_edit_dep(&w->e, &s->deps[o->first_dep + d], 0);
-}
-
 /* The core waits for it. */
-static void finish(Writer *w, Copy *c)
+static void put_wait(Writer *w, Copy *c)
 {
     const EchSurvey *s = &w->p->s;
-    c->done = true;
     EchOp wait = ech_op_init(ECH_OP_WAIT);
     wait.queue = s->core;
     wait.name = ech_edit_text(&w->e, s->ops[c->op].name);
     wait.stack = ech_edit_text(&w->e, s->ops[c->op].stack);
-    EchId made = ech_trace_builder_op(w->e.builder, wait);
+    c->wait = w->e.last_core = ech_trace_builder_op(w->e.builder, wait);
     ech_trace_builder_dep(w->e.builder, w->e.map[c->op], 0);
-    w->e.last_core = made;
 }
 
-/* What a copy has taken away. */
-static void give_back(Writer *w, Copy *c)
+static void begin_life(Writer *w, const Life *life, EchId region)
 {
-    EchId made = c->in ? ECH_NONE : w->stands[c->on_device];
-    if (made != ECH_NONE)
-        w->e.map[c->free] = ech_edit_memory(&w->e, ECH_OP_FREE, made);
-    else
-        put(w, c->free);
-    if (!c->in)
-        w->stands[c->on_device] = ECH_NONE;
-    c->free = ECH_NONE;
+    if (life->alloc != ECH_NONE)
+        put(w, life->alloc);
+    if (!life->made)
+        return;
+    Update *u = &g_array_index(w->p->updates, Update, life->update - 1);
+    EchBuffer made = *ech_trace_builder_peek_buffer(w->e.builder, life->root);
+    made.loop = region == ECH_NONE ? ECH_NONE : w->e.map[region];
+    u->made = ech_trace_builder_buffer(w->e.builder, made);
+    (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, u->made);
 }
 
-/* A kernel, and what the arrays that it makes of what was brought take and give back. */
-static void put_update(Writer *w, EchId op)
+static void end_life(Writer *w, const Life *life)
+{
+    if (life->made)
+        w->e.map[life->free] = ech_edit_memory(&w->e, ECH_OP_FREE, g_array_index(w->p->updates, Update, life->update - 1).made);
+    else if (life->update > 0)
+        (void)ech_edit_memory(&w->e, ECH_OP_FREE, life->root);
+    else if (life->free != ECH_NONE)
+        put(w, life->free);
+}
+
+static void open_body(Writer *w, EchId region)
 {
     const Pass *p = w->p;
-    for (uint32_t k = p->makes[op]; k != 0; k = copy_at(p, k - 1)->next_made) {
-        const Copy *c = copy_at(p, k - 1);
-        EchBuffer made = *ech_trace_builder_peek_buffer(w->e.builder, c->on_device);
-        made.loop = c->region == ECH_NONE ? ECH_NONE : w->e.map[c->region];
-        w->stands[c->on_device] = ech_trace_builder_buffer(w->e.builder, made);
-        w->since[c->on_device] = op;
-        (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, w->stands[c->on_device]);
-    }
-    put(w, op);
-    for (uint32_t k = p->makes[op]; k != 0; k = copy_at(p, k - 1)->next_made)
-        (void)ech_edit_memory(&w->e, ECH_OP_FREE, copy_at(p, k - 1)->on_device);
+    uint32_t k = p->region_of[key_of(p, region)];
+    Body body = {region, k > 0 ? g_ptr_array_index(p->regions, k - 1) : NULL, k > 0 ? 0 : begin_of_region(region)};
+    g_array_append_val(w->bodies, body);
+    w->e.last_core = ECH_NONE;
 }
 
-static void put_events(Writer *w, EchId i)
+/* Node @body->next of the order, with what begins and ends there; the LOOP that it is, or ECH_NONE. */
+static EchId put_node(Writer *w, Body *body)
 {
     Pass *p = w->p;
-    EchId region = w->loops->len > 0 ? g_array_index(w->loops, EchId, w->loops->len - 1) : ECH_NONE;
-    for (guint at = p->events_at[i]; at != 0; at = g_array_index(p->events, Event, at - 1).next) {
-        const Event *event = &g_array_index(p->events, Event, at - 1);
-        if (event->region != region)
-            continue;
-        Copy *c = copy_at(p, event->copy);
-        if (!event->done) {
-            start(w, c);
+    const Region *r = body->scheduled;
+    uint32_t node = r->order[body->next], n_steps = r->steps->len;
+    for (uint32_t k = r->hand.first[body->next]; k < r->hand.first[body->next + 1]; k++)
+        end_life(w, life_at(r, r->hand.life[k]));
+    for (uint32_t k = r->begin.first[body->next]; k < r->begin.first[body->next + 1]; k++)
+        begin_life(w, life_at(r, r->begin.life[k]), r->region);
+    if (node < n_steps) {
+        EchId op = g_array_index(r->ops, EchId, node);
+        put(w, op);
+        return p->s.ops[op].kind == ECH_OP_LOOP ? op : ECH_NONE;
+    }
+    Copy *c = copy_at(p, g_array_index(r->numbers, uint32_t, (node - n_steps) / 2));
+    if ((node - n_steps) % 2 == 0)
+        put(w, c->op);
+    else
+        put_wait(w, c);
+    return ECH_NONE;
+}
+
+static void end_node(Writer *w, Body *body)
+{
+    const Region *r = body->scheduled;
+    for (uint32_t k = r->end.first[body->next]; k < r->end.first[body->next + 1]; k++)
+        end_life(w, life_at(r, r->end.life[k]));
+    body->next++;
+}
+
+static void write_ops(Writer *w)
+{
+    const EchSurvey *s = &w->p->s;
+    open_body(w, ECH_NONE);
+    while (w->bodies->len > 0) {
+        Body *body = &g_array_index(w->bodies, Body, w->bodies->len - 1);
+        bool over = body->scheduled ? body->next == body->scheduled->n_nodes : body->next == end_of_region(w->p, body->region);
+        if (over) {
+            EchId loop = body->region;
+            g_array_set_size(w->bodies, w->bodies->len - 1);
+            if (loop == ECH_NONE)
+                return;
+            ech_edit_close(&w->e, w->e.map[loop]);
+            body = &g_array_index(w->bodies, Body, w->bodies->len - 1);
+            if (body->scheduled)
+                end_node(w, body);
+            else
+                body->next = s->end[loop];
             continue;
         }
-        finish(w, c);
-        if (c->free != ECH_NONE && (i > c->free || c->used == ECH_NONE || c->used < i))
-            give_back(w, c);
+        EchId loop = ECH_NONE;
+        if (body->scheduled)
+            loop = put_node(w, body);
+        else {
+            put(w, body->next);
+            loop = s->ops[body->next].kind == ECH_OP_LOOP ? body->next : ECH_NONE;
+        }
+        if (loop != ECH_NONE)
+            open_body(w, loop);
+        else if (body->scheduled)
+            end_node(w, body);
+        else
+            body->next++;
     }
 }
 
-/* Activations, whose gradients' kernels a GPU's compiler puts off to the end, up to what all takes that is kept (validation/what_ifs.md). */
-static bool sends_what_it_makes(const Pass *p)
+/* In which of two orders libtpu's scheduler is given what is brought is not known where that decides (validation/what_ifs.md). */
+static void tell_early(const Pass *p, EchTraceBuilder *builder)
 {
-    bool any = false;
-    for (uint32_t k = 0; k < p->copies->len; k++)
-        any |= !p->s.buffers[copy_at(p, k)->on_host].resident;
-    return any;
+    ech_trace_builder_drop_properties(builder, "offload_early_bytes");
+    if (p->most_early <= p->most)
+        return;
+    g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, p->most_early);
+    ech_trace_builder_set_property(builder, "offload_early_bytes", text);
 }
 
 static EchTrace *write_trace(Pass *p, GError **error)
 {
     const EchSurvey *s = &p->s;
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
-    Writer writer = {.p = p, .loops = g_array_new(FALSE, FALSE, sizeof(EchId))}, *w = &writer;
+    Writer writer = {.p = p, .bodies = g_array_new(FALSE, FALSE, sizeof(Body))}, *w = &writer;
     ech_edit_init(&w->e, s, builder);
-    w->stands = g_new(EchId, s->n_buffers + 1);
-    w->since = g_new0(EchId, s->n_buffers + 1);
-    for (size_t b = 0; b <= s->n_buffers; b++)
-        w->stands[b] = ECH_NONE;
-    for (EchId i = 0; i <= s->n; i++) {
-        while (w->loops->len > 0 && s->end[g_array_index(w->loops, EchId, w->loops->len - 1)] == i) {
-            put_events(w, i);
-            EchId loop = g_array_index(w->loops, EchId, w->loops->len - 1);
-            g_array_set_size(w->loops, w->loops->len - 1);
-            ech_edit_close(&w->e, w->e.map[loop]);
-        }
-        put_events(w, i);
-        if (i == s->n)
-            break;
-        Copy *c = p->copy_of[i] > 0 ? copy_at(p, p->copy_of[i] - 1) : NULL;
-        if (c && c->free == i && c->done)
-            give_back(w, c);
-        else if (c && c->op == i)
-            continue;
-        else if (c || p->dropped[i])
-            w->e.map[i] = w->e.last_core; /* what was asked for behind it is asked for behind what stands there now */
-        else if (p->makes[i] > 0)
-            put_update(w, i);
-        else
-            put(w, i);
-        if (s->ops[i].kind == ECH_OP_LOOP) {
-            g_array_append_val(w->loops, i);
-            w->e.last_core = ECH_NONE;
-        }
-    }
+    write_ops(w);
+    for (EchId i = 0; i < s->n; i++)
+        map_wait(w, i);
     ech_edit_loops(&w->e, s->n_buffers);
-    if (!p->gpu || !sends_what_it_makes(p))
-        ech_trace_builder_drop_properties(builder, "offload_early_bytes");
+    tell_early(p, builder);
     EchTrace *out = ech_trace_builder_finish(builder, error);
     ech_edit_clear(&w->e);
-    g_free(w->stands);
-    g_free(w->since);
-    g_array_unref(w->loops);
+    g_array_unref(w->bodies);
     return out;
 }
 
@@ -785,21 +984,20 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
     p->rules.limit = p->o->copies > 0 ? (uint32_t)p->o->copies : p->rules.limit;
     p->memory = p->o->memory > 0 ? p->o->memory : hbm != NULL ? hbm->available - hbm->available / 20 : UINT64_MAX;
     p->copies = g_array_new(FALSE, TRUE, sizeof(Copy));
-    p->events = g_array_new(FALSE, FALSE, sizeof(Event));
+    p->updates = g_array_new(FALSE, FALSE, sizeof(Update));
+    p->regions = g_ptr_array_new_with_free_func(region_free);
+    p->region_of = g_new0(uint32_t, p->s.n + 1);
     p->copy_of = g_new0(uint32_t, p->s.n + 1);
+    p->update_of = g_new0(uint32_t, p->s.n_buffers + 1);
+    p->viewed = g_new0(bool, p->s.n_buffers + 1);
     p->waits = g_new0(bool, p->s.n + 1);
     p->dropped = g_new0(bool, p->s.n + 1);
+    p->apart = g_new0(bool, p->s.n + 1);
     p->waiter = g_new0(EchId, p->s.n + 1);
     p->flying = g_new0(uint32_t, p->s.n + 1);
-    p->depth = g_new0(uint32_t, p->s.n + 1);
-    p->step_of = g_new0(uint32_t, p->s.n + 1);
-    p->breaks = g_new0(bool, p->s.n + 1);
-    p->come = g_new0(int64_t, p->s.n + 1);
-    p->gone = g_new0(int64_t, p->s.n + 1);
-    p->makes = g_new0(uint32_t, p->s.n + 1);
-    p->events_at = g_new0(guint, p->s.n + 1);
-    ech_users_init(&p->users, &p->s, true, false);
-    ech_users_init(&p->writers, &p->s, true, true);
+    for (size_t b = 0; b < p->s.n_buffers; b++)
+        if (p->s.buffers[b].alias_of != ECH_NONE)
+            p->viewed[ech_survey_root(&p->s, (EchId)b)] = true;
     find_copies(p);
     EchTrace *out;
     if (p->copies->len == 0) {
@@ -814,21 +1012,17 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
                         p->copies->len, most, memory);
     }
     g_array_unref(p->copies);
-    g_array_unref(p->events);
+    g_array_unref(p->updates);
+    g_ptr_array_unref(p->regions);
+    g_free(p->region_of);
     g_free(p->copy_of);
+    g_free(p->update_of);
+    g_free(p->viewed);
     g_free(p->waits);
     g_free(p->dropped);
+    g_free(p->apart);
     g_free(p->waiter);
     g_free(p->flying);
-    g_free(p->depth);
-    g_free(p->step_of);
-    g_free(p->breaks);
-    g_free(p->come);
-    g_free(p->gone);
-    g_free(p->makes);
-    g_free(p->events_at);
-    ech_users_clear(&p->users);
-    ech_users_clear(&p->writers);
     ech_survey_clear(&p->s);
     return out;
 }

@@ -61,7 +61,10 @@ EchTime ech_survey_fetch_time(const EchSurvey *survey, EchId from, EchBytes byte
 EchBytes ech_survey_access(const EchSurvey *survey, EchId op, EchId buffer, bool *ret_reads, bool *ret_writes);
 /** The first op after an op at its level: past the body of a LOOP. */
 EchId ech_survey_after(const EchSurvey *survey, EchId op);
-/** Whether the name of @buffer, its role, or a line of what it is known by (argument, operation, source, module), fits @pattern, "*" standing for anything. */
+/** Names that stand for results of JAX's matrix products without batch dimensions, where einsum names those, and of convolutions. */
+#define ECH_PRODUCTS "products"
+/** Whether the name of @buffer, its role, or a line of what it is known by (argument, operation, source, module), fits @pattern, "*" standing for anything; or
+ * ECH_PRODUCTS. */
 bool ech_survey_fits_name(const EchSurvey *survey, EchId buffer, const char *pattern);
 /** What its arguments are called ("state[0][1]"), where no buffer's name fits @pattern; else NULL. Free with g_ptr_array_unref. */
 GPtrArray *ech_survey_unnamed(const EchSurvey *survey, const char *pattern);
