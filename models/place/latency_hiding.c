@@ -21,7 +21,9 @@ typedef struct {
     EchTime ready, length;
     EchTime depth; /* how long the copies took that what it reads has come by, one behind the other, at most */
     int64_t inside;
-    uint64_t position; /* in the order that the scheduler was given */
+    guint alike;            /* DONE: its Alike, once it is ready */
+    GSequenceIter *waiting; /* where in that; NULL: it is not ready, or scheduled */
+    uint64_t position;      /* in the order that the scheduler was given */
 } Node;
 
 /* A candidate, and what memory it changes. */
@@ -29,6 +31,12 @@ typedef struct {
     uint32_t node;
     int64_t change, most;
 } Candidate;
+
+/* Waits that are ready and change memory alike, what is preferred otherwise first. */
+typedef struct {
+    int64_t change, most;
+    GSequence *dones;
+} Alike;
 
 /* Of key k: at[first[k]..first[k + 1]). */
 typedef struct {
@@ -47,10 +55,12 @@ typedef struct {
     Lists arrays;         /* that each uses */
     uint32_t *left;       /* per array: users that are not scheduled yet */
     bool *live;           /* per array */
-    GArray *ready;        /* uint32_t: nodes, ready or ready at a time */
+    GArray *ready;        /* uint32_t: steps and starts, ready or ready at a time */
+    GArray *alikes;       /* Alike */
+    guint n_dones;        /* in those */
     EchTime now, next;    /* next: when the next copy would be over */
     int64_t limit, held, peak;
-    uint32_t flying, most_flying, dones; /* dones: in ready */
+    uint32_t flying, most_flying;
     bool pressed;
 } Run;
 
@@ -87,12 +97,57 @@ static int64_t change_of(const Run *r, uint32_t n, int64_t *ret_most)
     return come - gone;
 }
 
+static gint compare_dones(gconstpointer x, gconstpointer y, gpointer data)
+{
+    const Run *r = data;
+    const Node *a = &r->nodes[GPOINTER_TO_UINT(x)], *b = &r->nodes[GPOINTER_TO_UINT(y)];
+    if (r->p->rules.aggressive && a->depth != b->depth)
+        return a->depth > b->depth ? -1 : 1;
+    return (a->position < b->position) - (a->position > b->position);
+}
+
+static void take_done(Run *r, uint32_t done)
+{
+    g_sequence_remove(r->nodes[done].waiting);
+    r->nodes[done].waiting = NULL;
+    r->n_dones--;
+}
+
+/* A wait that is ready, by what it changes with its start, which uses no other arrays. */
+static void put_done(Run *r, uint32_t done)
+{
+    int64_t come = 0, gone = 0;
+    for (uint32_t k = r->arrays.first[done - 1]; k < r->arrays.first[done]; k++) {
+        const EchHideArray *a = &r->p->arrays[r->arrays.at[k]];
+        come += r->live[r->arrays.at[k]] ? 0 : a->bytes;
+        gone += r->left[r->arrays.at[k]] <= 2 && !a->given ? a->bytes : 0;
+    }
+    guint k = 0;
+    while (k < r->alikes->len && (g_array_index(r->alikes, Alike, k).change != come - gone || g_array_index(r->alikes, Alike, k).most != come))
+        k++;
+    if (k == r->alikes->len) {
+        Alike alike = {come - gone, come, g_sequence_new(NULL)};
+        g_array_append_val(r->alikes, alike);
+    }
+    r->nodes[done].alike = k;
+    r->nodes[done].waiting = g_sequence_insert_sorted(g_array_index(r->alikes, Alike, k).dones, GUINT_TO_POINTER(done), compare_dones, r);
+    r->n_dones++;
+}
+
 static void use_arrays(Run *r, uint32_t n)
 {
     for (uint32_t k = r->arrays.first[n]; k < r->arrays.first[n + 1]; k++) {
         uint32_t a = r->arrays.at[k];
-        r->held += r->live[a] ? 0 : r->p->arrays[a].bytes;
+        const EchHideArray *array = &r->p->arrays[a];
+        if (r->live[a])
+            continue;
+        r->held += array->bytes;
         r->live[a] = true;
+        for (uint32_t u = array->first_user; u < array->first_user + array->n_users; u++)
+            if (r->nodes[r->p->users[u]].waiting) {
+                take_done(r, r->p->users[u]);
+                put_done(r, r->p->users[u]);
+            }
     }
     r->peak = MAX(r->peak, r->held + r->nodes[n].inside);
     for (uint32_t k = r->arrays.first[n]; k < r->arrays.first[n + 1]; k++) {
@@ -126,7 +181,7 @@ static int by_memory(const Run *r, const Candidate *a, const Candidate *b)
 /* Waits behind which copies could start go first where all that may be under way are. */
 static bool is_backed_up(const Run *r, const Node *a)
 {
-    return a->kind == START && r->flying >= r->p->rules.limit && r->dones > 0;
+    return a->kind == START && r->flying >= r->p->rules.limit && r->n_dones > 0;
 }
 
 static bool may_stay(const Run *r, const Node *a)
@@ -163,49 +218,54 @@ static bool is_better(const Run *r, const Candidate *one, const Candidate *other
 
 /* ---- scheduling ---- */
 
-static bool may_run(const Run *r, const Node *a)
+/* Whether there is a wait that may be scheduled; *@ret_best: the one that is preferred. */
+static bool best_done(const Run *r, Candidate *ret_best)
 {
-    return a->kind == START || r->flying + (a->kind == DONE ? 1 : a->copies) <= r->p->rules.limit;
-}
-
-static Candidate candidate(const Run *r, uint32_t n)
-{
-    Candidate c = {.node = n};
-    if (!r->pressed)
-        return c;
-    c.change = change_of(r, n, &c.most);
-    if (r->nodes[n].kind == DONE) { /* with its start's */
-        int64_t most, change = change_of(r, n - 1, &most);
-        c.change = MIN(c.change, change);
-        c.most = MAX(c.most, most);
+    bool any = false;
+    for (guint k = 0; k < r->alikes->len && r->flying < r->p->rules.limit; k++) {
+        const Alike *alike = &g_array_index(r->alikes, Alike, k);
+        if (g_sequence_is_empty(alike->dones))
+            continue;
+        Candidate c = {GPOINTER_TO_UINT(g_sequence_get(g_sequence_get_begin_iter(alike->dones))), alike->change, alike->most};
+        if (any && !is_better(r, &c, ret_best))
+            continue;
+        *ret_best = c;
+        any = true;
     }
-    return c;
+    return any;
 }
 
-/* Where among @r->ready the best is. */
-static guint choose(Run *r)
+/* Takes the best node out of what is ready. */
+static uint32_t choose(Run *r)
 {
     Candidate best = {0};
     guint found = UINT_MAX;
     r->pressed = r->held > r->limit / 2;
     r->next = INT64_MAX;
+    bool done = best_done(r, &best);
     for (guint k = 0; k < r->ready->len; k++) {
         const Node *a = &r->nodes[g_array_index(r->ready, uint32_t, k)];
         if (a->kind == START && a->ready > r->now)
             r->next = MIN(r->next, a->ready);
     }
-    for (guint k = 0; k < r->ready->len; k++) {
-        uint32_t n = g_array_index(r->ready, uint32_t, k);
-        if (!may_run(r, &r->nodes[n]))
+    for (guint k = 0; k < r->ready->len && (!done || r->pressed); k++) {
+        Candidate c = {.node = g_array_index(r->ready, uint32_t, k)};
+        if (r->nodes[c.node].kind == STEP && r->flying + r->nodes[c.node].copies > r->p->rules.limit)
             continue;
-        Candidate c = candidate(r, n);
-        if (found != UINT_MAX && !is_better(r, &c, &best))
+        if (r->pressed)
+            c.change = change_of(r, c.node, &c.most);
+        if ((done || found != UINT_MAX) && !is_better(r, &c, &best))
             continue;
         best = c;
         found = k;
     }
-    g_assert(found != UINT_MAX);
-    return found;
+    if (found != UINT_MAX) {
+        g_array_remove_index_fast(r->ready, found);
+        return best.node;
+    }
+    g_assert(done);
+    take_done(r, best.node);
+    return best.node;
 }
 
 /* Whether a wait is for the copy that starts at @start. */
@@ -216,8 +276,11 @@ static bool is_own(const Run *r, uint32_t start, uint32_t done)
 
 static void add_ready(Run *r, uint32_t n)
 {
-    r->dones += r->nodes[n].kind == DONE;
-    g_array_append_val(r->ready, n);
+    if (r->nodes[n].kind != DONE) {
+        g_array_append_val(r->ready, n);
+        return;
+    }
+    put_done(r, n);
 }
 
 /* The last node behind @n that is not scheduled makes it ready. */
@@ -231,7 +294,6 @@ static void schedule(Run *r, uint32_t n)
 {
     Node *node = &r->nodes[n];
     node->scheduled = true;
-    r->dones -= node->kind == DONE;
     r->now = MAX(r->now, node->ready);
     EchTime begun = r->now;
     if (node->kind == STEP)
@@ -324,13 +386,6 @@ static void set_up_nodes(Run *r)
     Lists needs = lists_new(r->n, needed);
     set_depths(r, &needs);
     lists_clear(&needs);
-    r->ready = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    for (uint32_t n = 0; n < r->n; n++) {
-        if (r->nodes[n].needs == 0)
-            add_ready(r, n);
-        else if (r->nodes[n].needs == 1)
-            count_free(r, n);
-    }
 }
 
 static void set_up_arrays(Run *r)
@@ -355,15 +410,26 @@ static void set_up_arrays(Run *r)
     r->limit = (int64_t)MIN(p->memory, INT64_MAX / 4);
 }
 
+static void set_up_ready(Run *r)
+{
+    r->ready = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    r->alikes = g_array_new(FALSE, FALSE, sizeof(Alike));
+    for (uint32_t n = 0; n < r->n; n++) {
+        if (r->nodes[n].needs == 0)
+            add_ready(r, n);
+        else if (r->nodes[n].needs == 1)
+            count_free(r, n);
+    }
+}
+
 int64_t ech_hide_latencies(const EchHideProblem *problem, uint32_t *ret, uint32_t *ret_flying)
 {
     Run run = {.p = problem}, *r = &run;
     set_up_nodes(r);
     set_up_arrays(r);
+    set_up_ready(r);
     for (uint32_t k = r->n; k-- > 0;) {
-        guint at = choose(r);
-        ret[k] = g_array_index(r->ready, uint32_t, at);
-        g_array_remove_index_fast(r->ready, at);
+        ret[k] = choose(r);
         schedule(r, ret[k]);
     }
     if (ret_flying)
@@ -372,6 +438,9 @@ int64_t ech_hide_latencies(const EchHideProblem *problem, uint32_t *ret, uint32_
     g_free(r->left);
     g_free(r->live);
     g_array_unref(r->ready);
+    for (guint k = 0; k < r->alikes->len; k++)
+        g_sequence_free(g_array_index(r->alikes, Alike, k).dones);
+    g_array_unref(r->alikes);
     lists_clear(&r->before);
     lists_clear(&r->behind);
     lists_clear(&r->arrays);
