@@ -7,7 +7,7 @@ EchHideRules ech_hide_rules(bool gpu, const char *compiler)
     static const char *const plain[] = {"v2", "v3", "v4", "v5p", "v6e", NULL};
     if (gpu)
         return (EchHideRules){.limit = 2, .aggressive = true, .copy = 5 * (EchTime)1000000000};
-    return (EchHideRules){.limit = 5, .aggressive = !compiler || !g_strv_contains(plain, compiler)};
+    return (EchHideRules){.limit = 5, .aggressive = !compiler || !g_strv_contains(plain, compiler), .hosts = true};
 }
 
 typedef enum { STEP, START, DONE } Kind;
@@ -51,15 +51,15 @@ typedef struct {
     const EchHideProblem *p;
     uint32_t n;
     Node *nodes;
-    Lists before, behind; /* nodes before and behind each */
-    Lists arrays;         /* that each uses */
-    uint32_t *left;       /* per array: users that are not scheduled yet */
-    bool *live;           /* per array */
-    GArray *ready;        /* uint32_t: steps and starts, ready or ready at a time */
-    GArray *alikes;       /* Alike */
-    guint n_dones;        /* in those */
-    EchTime now, next;    /* next: when the next copy would be over */
-    int64_t limit, held, peak;
+    Lists before, behind;                 /* nodes before and behind each */
+    Lists arrays;                         /* that each uses */
+    uint32_t *left;                       /* per array: users that are not scheduled yet */
+    bool *live;                           /* per array */
+    GArray *ready;                        /* uint32_t: steps and starts, ready or ready at a time */
+    GArray *alikes;                       /* Alike */
+    guint n_dones;                        /* in those */
+    EchTime now, next;                    /* next: when the next copy would be over */
+    int64_t limit, held, elsewhere, peak; /* elsewhere: of what is held */
     uint32_t flying, most_flying;
     bool pressed;
 } Run;
@@ -101,7 +101,7 @@ static gint compare_dones(gconstpointer x, gconstpointer y, gpointer data)
 {
     const Run *r = data;
     const Node *a = &r->nodes[GPOINTER_TO_UINT(x)], *b = &r->nodes[GPOINTER_TO_UINT(y)];
-    if (r->p->rules.aggressive && a->depth != b->depth)
+    if (r->p->rules.aggressive && !r->p->rules.given && a->depth != b->depth)
         return a->depth > b->depth ? -1 : 1;
     return (a->position < b->position) - (a->position > b->position);
 }
@@ -134,6 +134,12 @@ static void put_done(Run *r, uint32_t done)
     r->n_dones++;
 }
 
+static void hold(Run *r, const EchHideArray *array, int64_t bytes)
+{
+    r->held += bytes;
+    r->elsewhere += array->elsewhere ? bytes : 0;
+}
+
 static void use_arrays(Run *r, uint32_t n)
 {
     for (uint32_t k = r->arrays.first[n]; k < r->arrays.first[n + 1]; k++) {
@@ -141,7 +147,7 @@ static void use_arrays(Run *r, uint32_t n)
         const EchHideArray *array = &r->p->arrays[a];
         if (r->live[a])
             continue;
-        r->held += array->bytes;
+        hold(r, array, array->bytes);
         r->live[a] = true;
         for (uint32_t u = array->first_user; u < array->first_user + array->n_users; u++)
             if (r->nodes[r->p->users[u]].waiting) {
@@ -149,12 +155,12 @@ static void use_arrays(Run *r, uint32_t n)
                 put_done(r, r->p->users[u]);
             }
     }
-    r->peak = MAX(r->peak, r->held + r->nodes[n].inside);
+    r->peak = MAX(r->peak, r->held - r->elsewhere + r->nodes[n].inside);
     for (uint32_t k = r->arrays.first[n]; k < r->arrays.first[n + 1]; k++) {
         uint32_t a = r->arrays.at[k];
         if (--r->left[a] > 0 || r->p->arrays[a].given)
             continue;
-        r->held -= r->p->arrays[a].bytes;
+        hold(r, &r->p->arrays[a], -r->p->arrays[a].bytes);
         r->live[a] = false;
     }
 }
@@ -200,6 +206,8 @@ static bool is_better(const Run *r, const Candidate *one, const Candidate *other
 {
     const Node *a = &r->nodes[one->node], *b = &r->nodes[other->node];
     bool aggressive = r->p->rules.aggressive;
+    if (r->p->rules.given)
+        return a->position > b->position;
     int by = r->pressed ? by_memory(r, one, other) : 0;
     by = by ? by : prefer(a->kind == DONE, b->kind == DONE);
     by = by ? by : prefer_less(MAX(a->ready - r->now, 0), MAX(b->ready - r->now, 0));
@@ -248,7 +256,7 @@ static uint32_t choose(Run *r)
         if (a->kind == START && a->ready > r->now)
             r->next = MIN(r->next, a->ready);
     }
-    for (guint k = 0; k < r->ready->len && (!done || r->pressed); k++) {
+    for (guint k = 0; k < r->ready->len && (!done || r->pressed || r->p->rules.given); k++) {
         Candidate c = {.node = g_array_index(r->ready, uint32_t, k)};
         if (r->nodes[c.node].kind == STEP && r->flying + r->nodes[c.node].copies > r->p->rules.limit)
             continue;
@@ -325,7 +333,7 @@ static void set_positions(Run *r)
             first = MIN(first, r->behind.at[j]);
         for (uint32_t j = r->before.first[start]; j < r->before.first[start + 1]; j++)
             last = r->before.at[j] < p->n_steps ? MAX(last, r->before.at[j] + 1) : last;
-        uint64_t at = !p->copies[k].to_device ? 2 * (uint64_t)last - (last > 0) : p->rules.early ? 0 : 2 * (uint64_t)first;
+        uint64_t at = !p->copies[k].to_device ? 2 * (uint64_t)last - (last > 0) : p->rules.first ? 0 : 2 * (uint64_t)first;
         r->nodes[start].position = at << 32 | 2 * (uint64_t)k;
         r->nodes[done].position = r->nodes[start].position + 1;
     }
@@ -394,7 +402,8 @@ static void set_up_arrays(Run *r)
     g_autoptr(GArray) uses = g_array_new(FALSE, FALSE, sizeof(Pair));
     r->left = g_new0(uint32_t, p->n_arrays + 1);
     r->live = g_new0(bool, p->n_arrays + 1);
-    r->held = p->held;
+    r->held = p->held + p->elsewhere;
+    r->elsewhere = p->elsewhere;
     for (uint32_t k = 0; k < p->n_arrays; k++) {
         const EchHideArray *a = &p->arrays[k];
         for (uint32_t u = 0; u < a->n_users; u++) {
@@ -403,10 +412,10 @@ static void set_up_arrays(Run *r)
         }
         r->left[k] = a->n_users;
         r->live[k] = a->left;
-        r->held += a->left ? a->bytes : 0;
+        hold(r, a, a->left ? a->bytes : 0);
     }
     r->arrays = lists_new(r->n, uses);
-    r->peak = r->held;
+    r->peak = r->held - r->elsewhere;
     r->limit = (int64_t)MIN(p->memory, INT64_MAX / 4);
 }
 

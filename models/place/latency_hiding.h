@@ -42,13 +42,16 @@ typedef struct {
     int64_t bytes;
     uint32_t first_user, n_users; /**< A slice of EchHideProblem.users. */
     bool given, left;             /**< Given: from the beginning on; left: up to the end. */
+    bool elsewhere;               /**< In the host's memory. */
 } EchHideArray;
 
 /** How a compiler's scheduler is set. */
 typedef struct {
     uint32_t limit;  /**< Copies under way at a time, at most. */
     bool aggressive; /**< What has come by longer copies is waited for later, and kernels are as long as what they hide (aggressive_scheduling_policies). */
-    bool early;      /**< In the order that it is given what is brought comes before all else; else right before it is used. */
+    bool hosts;      /**< What lies in the host's memory counts as if it lay in the device's. */
+    bool given;      /**< As it is given, but for what cannot be. */
+    bool first;      /**< What is brought comes before all else in the order that it is given; else right before it is used. */
     EchTime copy;    /**< How long it takes any copy for; 0: as long as its link takes. */
 } EchHideRules;
 
@@ -62,11 +65,11 @@ typedef struct {
     const EchHideArray *arrays;
     const uint32_t *users; /**< Nodes, of all arrays. */
     uint32_t n_steps, n_copies, n_orders, n_arrays;
-    int64_t held;       /**< Bytes besides arrays, all along. */
-    EchHideRules rules; /**< Its limit: at least what a step has inside. */
-    EchBytes memory;    /**< Bytes that the scheduler keeps to. */
+    int64_t held, elsewhere; /**< Bytes besides arrays, all along; in the host's memory, that count. */
+    EchHideRules rules;      /**< Its limit: at least what a step has inside. */
+    EchBytes memory;         /**< Bytes that the scheduler keeps to. */
 } EchHideProblem;
 
-/** @ret[n_steps + 2 * n_copies]: nodes in their order. Returns the most bytes live, as the scheduler counts; *@ret_flying, if not NULL: copies under way at a
+/** @ret[n_steps + 2 * n_copies]: nodes in their order. Returns the most bytes live, of the device; *@ret_flying, if not NULL: copies under way at a
  * time. */
 int64_t ech_hide_latencies(const EchHideProblem *problem, uint32_t *ret, uint32_t *ret_flying);

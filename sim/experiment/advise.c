@@ -291,6 +291,7 @@ static EchAdviceRun run_of(JsonObject *run)
                           .hbm = here,
                           .host = ech_bytes_add((EchBytes)ech_run_memory_bytes(run, "host"), hbm - here),
                           .makespan = ech_member_bool(run, "completed") ? ech_member_int(run, "makespan_ps") : 0,
+                          .first = json_object_has_member(run, "brought_first_bytes") ? (EchBytes)ech_member_int(run, "brought_first_bytes") : 0,
                           .early = json_object_has_member(run, "fetched_early_bytes") ? (EchBytes)ech_member_int(run, "fetched_early_bytes") : 0,
                           .once = json_object_has_member(run, "again_at_once_bytes") ? (EchBytes)ech_member_int(run, "again_at_once_bytes") : 0};
 }
@@ -1182,7 +1183,7 @@ static void print_rest(GString *out, const EchAdvice *advice, Rank of_rank, cons
 /* Why rows are not said to fit. */
 static void print_why_may(GString *out, const EchAdvice *advice, unsigned columns)
 {
-    bool again = false, early = false, policy = false, parts = false;
+    bool again = false, early = false, first = false, policy = false, parts = false;
     for (size_t i = 0; i < advice->n; i++) {
         const EchAdviceRow *row = &advice->rows[i];
         bool may = rank(row) == MAY_FIT, room = row->run.hbm <= advice->available;
@@ -1192,6 +1193,7 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
         }
         again |= may && room && strstr(row->options, "remat") != NULL;
         early |= may && room && row->run.early > row->run.hbm;
+        first |= may && room && row->run.first > row->run.hbm;
         policy |= may && !room;
     }
     if (again)
@@ -1200,6 +1202,9 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
         ech_text_wrap(out, "  ",
                       "(XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by "
                       "slice, jax.lax.scan, comes when it is used)",
+                      columns);
+    if (first)
+        ech_text_wrap(out, "  ", "(some programs' offloaded arrays libtpu brings before all else, and needs more; " ECH_BRING_LATE " mostly has them as told)",
                       columns);
     if (policy)
         ech_text_wrap(
@@ -1210,7 +1215,7 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
     if (parts)
         ech_text_wrap(out, "  ", "(which arrays are made again is told as if each could be chosen; PyTorch does so by parts of a model)", columns);
     g_autofree char *know = ech_report_how_to_know(advice->device);
-    if (again || early || policy)
+    if (again || early || first || policy)
         ech_text_wrap(out, "  ", know, columns);
 }
 

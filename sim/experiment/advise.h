@@ -15,6 +15,7 @@ typedef struct {
     EchTime makespan;   /**< 0 where it is not known. */
     EchBytes once;      /**< Of what is made again so much is there at once at most, where that makes it fit; else 0. */
     EchBytes early;     /**< What it needs at the least where a compiler brings back early what waited on the host; 0: nothing does that. */
+    EchBytes first;     /**< What it needs where a compiler's scheduler is given that before all else; 0: that does not matter. */
     bool narrow; /**< It has room, but not all that a compiler may take ("may_need_hbm_bytes"), or none with the kernels that there are, where a compiler that
                     fuses anew may need less: it is not said to fit. */
 } EchAdviceRun;

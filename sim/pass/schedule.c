@@ -90,7 +90,7 @@ typedef struct {
     bool *apart;               /* per LOOP: it has more in it than kernels of the core */
     EchId *waiter;             /* per op of another queue: the first of the core that waits for it; itself where none does, and of other ops */
     uint32_t *flying;          /* per LOOP: copies under way at a time inside */
-    EchBytes most, most_early; /* as the scheduler counts; with EchHideRules.early */
+    EchBytes most, most_first; /* as the scheduler counts; with EchHideRules.first */
 } Pass;
 
 static Copy *copy_at(const Pass *p, uint32_t k)
@@ -622,16 +622,35 @@ static void place_all_lives(Region *r)
     place_lives(r, end, &r->end.first, &r->end.life);
 }
 
-/* Bytes that it takes, as the scheduler counts. */
-static EchBytes keep_to_memory(const Pass *p, const EchHideProblem *problem, uint32_t *ret_order, uint32_t *ret_flying)
+/* Tries until it keeps to memory; false where it cannot. *@ret_most: bytes of the device that it takes. */
+static bool keep_to_memory(const Pass *p, const EchHideProblem *problem, uint32_t *ret_order, uint32_t *ret_flying, EchBytes *ret_most)
 {
     EchHideProblem tried = *problem;
+    const int64_t room = (int64_t)MIN(p->memory, INT64_MAX / 4) - problem->elsewhere;
     int64_t most = ech_hide_latencies(&tried, ret_order, ret_flying);
-    for (uint64_t k = 0; k < p->o->reruns && most > (int64_t)MIN(p->memory, INT64_MAX / 4); k++) {
+    for (uint64_t k = 0; k < p->o->reruns && most > room; k++) {
         tried.memory -= tried.memory / 10;
         most = ech_hide_latencies(&tried, ret_order, ret_flying);
     }
-    return (EchBytes)MAX(most, 0);
+    *ret_most = (EchBytes)MAX(most, 0);
+    return most <= room;
+}
+
+/* What programs compiled in little room show of libtpu: where its scheduler cannot keep to memory all is as it is given, one copy at a time. */
+static void order_nodes(Pass *p, Region *r, EchHideProblem *problem, uint32_t inside, uint32_t *ret_flying)
+{
+    EchBytes most = 0, first = 0;
+    problem->rules.first = !p->rules.aggressive;
+    if (problem->rules.first && !keep_to_memory(p, problem, r->order, ret_flying, &first))
+        first = 0;
+    problem->rules.first = false;
+    if (!keep_to_memory(p, problem, r->order, ret_flying, &most) && p->rules.hosts) {
+        problem->rules.given = true;
+        problem->rules.limit = MAX(inside, 1);
+        (void)keep_to_memory(p, problem, r->order, ret_flying, &most);
+    }
+    p->most = MAX(p->most, most);
+    p->most_first = MAX(p->most_first, first);
 }
 
 static void schedule_region(Pass *p, Region *r)
@@ -648,10 +667,14 @@ static void schedule_region(Pass *p, Region *r)
     EchHideProblem problem = {.held = (int64_t)MIN(p->s.live[begin_of_region(r->region)], INT64_MAX / 64)};
     for (guint k = 0; k < r->lives->len; k++) {
         const Life *life = life_at(r, k);
-        if (p->s.buffers[life->root].memory != p->s.hbm)
+        EchId memory = p->s.buffers[life->root].memory;
+        if (memory != p->s.hbm && !(p->rules.hosts && ech_survey_is_host(&p->s, memory)))
             continue;
-        EchHideArray array = {
-            .bytes = bytes_of(p, life->root), .first_user = users->len, .given = life->alloc == ECH_NONE && !life->made, .left = life->free == ECH_NONE};
+        EchHideArray array = {.bytes = bytes_of(p, life->root),
+                              .first_user = users->len,
+                              .given = life->alloc == ECH_NONE && !life->made,
+                              .left = life->free == ECH_NONE,
+                              .elsewhere = memory != p->s.hbm};
         for (guint u = 0; u < life->users->len; u++) {
             uint32_t node = g_array_index(life->users, User, u).node;
             if (seen[node] == k + 1)
@@ -660,9 +683,12 @@ static void schedule_region(Pass *p, Region *r)
             g_array_append_val(users, node);
         }
         array.n_users = users->len - array.first_user;
-        problem.held -= array.given ? array.bytes : 0;
+        problem.held -= array.given && !array.elsewhere ? array.bytes : 0;
         g_array_append_val(arrays, array);
     }
+    for (size_t b = 0; b < p->s.n_buffers && p->rules.hosts; b++)
+        if (p->s.buffers[b].resident && p->s.buffers[b].alias_of == ECH_NONE && ech_survey_is_host(&p->s, p->s.buffers[b].memory))
+            problem.elsewhere = MIN(problem.elsewhere + bytes_of(p, (EchId)b), INT64_MAX / 64);
     problem.steps = (const EchHideStep *)r->steps->data;
     problem.n_steps = r->steps->len;
     problem.copies = copies;
@@ -679,11 +705,7 @@ static void schedule_region(Pass *p, Region *r)
         inside = MAX(inside, problem.steps[k].copies);
     problem.rules.limit = MAX(problem.rules.limit, inside);
     r->order = g_new(uint32_t, r->n_nodes + 1);
-    problem.rules.early = !p->rules.aggressive;
-    if (problem.rules.early)
-        p->most_early = MAX(p->most_early, keep_to_memory(p, &problem, r->order, &flying));
-    problem.rules.early = false;
-    p->most = MAX(p->most, keep_to_memory(p, &problem, r->order, &flying));
+    order_nodes(p, r, &problem, inside, &flying);
     for (EchId loop = r->region; loop != ECH_NONE; loop = p->s.region[loop])
         p->flying[loop] = MAX(p->flying[loop], MAX(flying, inside));
     place_all_lives(r);
@@ -940,13 +962,14 @@ static void write_ops(Writer *w)
 }
 
 /* In which of two orders libtpu's scheduler is given what is brought is not known where that decides (validation/what_ifs.md). */
-static void tell_early(const Pass *p, EchTraceBuilder *builder)
+static void tell_first(const Pass *p, EchTraceBuilder *builder)
 {
     ech_trace_builder_drop_properties(builder, "offload_early_bytes");
-    if (p->most_early <= p->most)
+    ech_trace_builder_drop_properties(builder, "schedule_first_bytes");
+    if (p->most_first <= p->most)
         return;
-    g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, p->most_early);
-    ech_trace_builder_set_property(builder, "offload_early_bytes", text);
+    g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, p->most_first);
+    ech_trace_builder_set_property(builder, "schedule_first_bytes", text);
 }
 
 static EchTrace *write_trace(Pass *p, GError **error)
@@ -959,7 +982,7 @@ static EchTrace *write_trace(Pass *p, GError **error)
     for (EchId i = 0; i < s->n; i++)
         map_wait(w, i);
     ech_edit_loops(&w->e, s->n_buffers);
-    tell_early(p, builder);
+    tell_first(p, builder);
     EchTrace *out = ech_trace_builder_finish(builder, error);
     ech_edit_clear(&w->e);
     g_array_unref(w->bodies);

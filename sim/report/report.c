@@ -226,10 +226,16 @@ EchBytes ech_report_fetched_early(const EchReport *report)
     return early ? g_ascii_strtoull(early, NULL, 10) : 0;
 }
 
+EchBytes ech_report_brought_first(const EchReport *report)
+{
+    const char *first = ech_trace_get_property(report->trace, "schedule_first_bytes");
+    return first ? g_ascii_strtoull(first, NULL, 10) : 0;
+}
+
 EchBytes ech_report_may_need(const EchReport *report)
 {
     const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to");
-    const EchBytes early = ech_report_fetched_early(report);
+    const EchBytes early = MAX(ech_report_fetched_early(report), ech_report_brought_first(report));
     const EchMemoryRun *hbm = ech_report_memory(report->run, "hbm");
     if ((!times && !early) || !hbm || !ech_report_fits(report))
         return 0;

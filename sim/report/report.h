@@ -56,6 +56,10 @@ typedef struct {
 EchBytes ech_report_may_need(const EchReport *report);
 /** What the device holds at the least where a compiler brings back early, and whole, what an offload lets wait on the host; 0 where none said so. */
 EchBytes ech_report_fetched_early(const EchReport *report);
+/** What pass schedule says that the device holds where the compiler's scheduler is given what is brought before all else; 0 where that does not matter. */
+EchBytes ech_report_brought_first(const EchReport *report);
+/** How a program says that it is not. */
+#define ECH_BRING_LATE "jax.jit(step, compiler_options={\"xla_memory_scheduler\": \"dfs\"})"
 /** Of a run that fits only because pass remat makes again: how much of that is there at once at most, which a block of the program's own (jax.checkpoint) may
  * exceed; else 0. */
 EchBytes ech_report_again_at_once(const EchReport *report);

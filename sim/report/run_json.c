@@ -195,6 +195,8 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
     }
     if (ech_report_fetched_early(report))
         ech_json_add_count(b, "fetched_early_bytes", ech_report_fetched_early(report));
+    if (ech_report_brought_first(report))
+        ech_json_add_count(b, "brought_first_bytes", ech_report_brought_first(report));
     if (ech_report_again_at_once(report))
         ech_json_add_count(b, "again_at_once_bytes", ech_report_again_at_once(report));
     if (report->goal > 0)

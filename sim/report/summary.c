@@ -441,10 +441,15 @@ static void append_narrow(GString *out, const EchReport *report, EchBytes most, 
     const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to");
     bool early = ech_report_fetched_early(report) > 0;
     g_autofree char *remat = times ? g_strdup_printf("Compilers asked for jax.checkpoint have taken up to %s times what remat says", times) : NULL;
+    const char *brought = early                              ? "XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice"
+                          : ech_report_brought_first(report) ? "Some programs' offloaded arrays libtpu brings before all else"
+                                                             : "";
     g_autofree char *know = ech_report_how_to_know(report->device->name);
-    g_autofree char *text = g_strdup_printf("%s%s%s; that would be %s of hbm%s. %s", remat ? remat : "", remat && early ? ". " : "",
-                                            early ? "XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice" : "", bytes,
-                                            early ? ", or more: --pass schedule, after offload, tells" : "", know);
+    g_autofree char *text = g_strdup_printf("%s%s%s; that would be %s of hbm%s. %s", remat ? remat : "", remat && *brought ? ". " : "", brought, bytes,
+                                            early      ? ", or more: --pass schedule, after offload, tells"
+                                            : *brought ? "; " ECH_BRING_LATE " mostly has them as told"
+                                                       : "",
+                                            know);
     ech_text_wrap(out, "  ", text, columns);
 }
 

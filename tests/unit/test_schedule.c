@@ -187,7 +187,7 @@ START_TEST(at_random)
     EchHideProblem p = {.steps = steps, .copies = copies, .orders = orders, .arrays = arrays, .users = users};
     p.n_steps = (uint32_t)(ech_test_draw(&state) % STEPS);
     p.n_copies = (uint32_t)(ech_test_draw(&state) % COPIES);
-    p.rules = (EchHideRules){.limit = 1 + (uint32_t)(ech_test_draw(&state) % 4), .aggressive = ech_test_draw(&state) % 2, .early = ech_test_draw(&state) % 2};
+    p.rules = (EchHideRules){.limit = 1 + (uint32_t)(ech_test_draw(&state) % 4), .aggressive = ech_test_draw(&state) % 2, .first = ech_test_draw(&state) % 2};
     p.memory = ech_test_draw(&state) % 4000;
     p.held = (int64_t)(ech_test_draw(&state) % 100);
     uint32_t n = p.n_steps + 2 * p.n_copies, any[NODES];
@@ -426,16 +426,16 @@ START_TEST(in_doubt)
     static const struct {
         const char *device;
         bool doubt;
-    } cases[] = {{"h100-sxm", false}, {"tpu-v5e", false}, {"tpu7x", false}, {"tpu-v6e", true}, {"tpu-v4", true}};
+    } cases[] = {{"h100-sxm", false}, {"tpu-v5e", false}, {"tpu7x", false}, {"tpu-v6e", true}, {"tpu-v5p", true}};
     for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
         g_autoptr(EchDiag) diag = ech_diag_new();
         g_autoptr(EchDevice) device = ech_test_device(cases[k].device, NULL);
         g_autoptr(EchTrace) in = step();
         g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"offload:what=arguments", "schedule:copies=1", NULL});
         g_autoptr(EchRun) run = ech_test_replay(out, device);
-        const char *early = ech_trace_get_property(out, "offload_early_bytes");
-        ck_assert_msg((early != NULL) == cases[k].doubt, "%s: %s", cases[k].device, early);
-        ck_assert(early == NULL || g_ascii_strtoull(early, NULL, 10) > ech_test_peak(run, "hbm"));
+        const char *first = ech_trace_get_property(out, "schedule_first_bytes");
+        ck_assert_msg((first != NULL) == cases[k].doubt, "%s: %s", cases[k].device, first);
+        ck_assert(first == NULL || g_ascii_strtoull(first, NULL, 10) > ech_test_peak(run, "hbm"));
     }
 }
 END_TEST
