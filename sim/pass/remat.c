@@ -23,7 +23,8 @@ typedef struct {
 static const EchParam remat_params[] = {
     {"names", ECH_PARAM_STRING, offsetof(RematOptions, names), "*", NULL, NULL, NULL,
      "only arrays whose name, operation or source line (\"*model.py:29*\") fits this, * standing for anything"},
-    {"keep", ECH_PARAM_STRING, offsetof(RematOptions, keep), "", NULL, NULL, NULL, "none that fits this, as JAX's save_only_these_names has it"},
+    {"keep", ECH_PARAM_STRING, offsetof(RematOptions, keep), "", NULL, NULL, NULL,
+     "none that fits this, as JAX's save_only_these_names has it; products: as its policies for dots have it, with convolutions"},
     {"above", ECH_PARAM_BYTES, offsetof(RematOptions, above), "64KiB", NULL, NULL, NULL, "only arrays of at least this size"},
     {"memory", ECH_PARAM_BYTES, offsetof(RematOptions, memory), "0", NULL, NULL, NULL,
      "only as many arrays, cheapest first, as bring what the device holds at its fullest down to this; 0: as far down as they can"},

@@ -1051,7 +1051,8 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
 }
 
 const EchPassClass ech_pass_schedule = {.name = "schedule",
-                                        .summary = "begin copies from and to the host, and wait for them, where XLA's latency-hiding scheduler does",
+                                        .summary =
+                                            "run kernels, begin copies from and to the host, and wait for them, when XLA's latency-hiding scheduler does",
                                         .source = "openxla/xla latency_hiding_scheduler.cc; libtpu's limits by what it compiles: validation/what_ifs.md",
                                         .params = schedule_params,
                                         .options_size = sizeof(ScheduleOptions),

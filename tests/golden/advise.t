@@ -13,46 +13,49 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   What would make it fit
    1  make activations again               39.6 MiB         -  1.13 ms    x1.053
+   2  products on host, the rest again     41.1 MiB     8 MiB  1.26 ms    x1.172
 
   What may
-   2  make again what needs no product      119 MiB         -        -         -
-  (of what is made again there are at once at most: 13.5 MiB by 1; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
+   3  make again what needs no product      119 MiB         -        -         -
+  (of what is made again there are at once at most: 13.5 MiB by 1, 13.5 MiB by 2; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   What would run as it is, with what has no room on the host
-   3  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x12.470
+   4  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x12.470
 
   What would not be enough
-   4  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
+   5  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
   How a program says so
    1  jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False
-   2  jax.checkpoint(block, policy=jax.checkpoint_policies.dots_saveable)
-   3  TF_FORCE_UNIFIED_MEMORY=true and XLA_CLIENT_MEM_FRACTION above 1
+   2  jax.checkpoint(block, policy=jax.checkpoint_policies.offload_dot_with_no_batch_dims("device", "pinned_host")), and convolutions by name: save_and_offload_only_these_names with jax.ad_checkpoint.checkpoint_name
+   3  jax.checkpoint(block, policy=jax.checkpoint_policies.dots_saveable)
+   4  TF_FORCE_UNIFIED_MEMORY=true and XLA_CLIENT_MEM_FRACTION above 1
 
   What to add to 'echelon run', which tells the arrays
    1  --pass remat:memory=100MiB
-   2  --pass remat:products=false,memory=92MiB
-   3  --set replay.unified_memory=true
+   2  --pass remat:keep=products --pass offload:what=activations,idle=0,above=64KiB,names=products --pass schedule
+   3  --pass remat:products=false,memory=92MiB
+   4  --set replay.unified_memory=true
 
   A smaller batch, or a smaller type, is another program: capture that as you captured this.
 
   What changes nothing
-    products on host, the rest again: nothing goes to the host, so that it is 'make activations again'
     arguments on host: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
     loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
    2  again, and arguments layer by layer  32.4 MiB  5.50 MiB        -         -
-   3  activations again or all on host     34.6 MiB  17.5 MiB        -         -
-   4  make activations again               37.6 MiB         -        -         -
-   5  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
-   6  make again what needs no product      119 MiB         -        -         -
+   3  make activations again               37.6 MiB         -        -         -
+   4  products on host, the rest again     41.1 MiB     8 MiB        -         -
+   5  activations again or all on host     43.6 MiB  15.5 MiB        -         -
+   6  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
+   7  make again what needs no product      119 MiB         -        -         -
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --memory 60MiB | grep -c -- '--pass schedule'
-2
+1
 $ echelon advise --trace traces/gpt_everything.v6e --device tpu-v6e --jobs 2
 gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
@@ -67,25 +70,27 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   What would save some
    1  make activations again               14.5 MiB         -   311 us    x0.996
+   2  products on host, the rest again     15.0 MiB    10 MiB   960 us    x3.076
 
   What may
-   2  arguments on host, layer by layer    25.0 MiB  5.50 MiB   714 us    x2.288
+   3  arguments on host, layer by layer    25.0 MiB  5.50 MiB   714 us    x2.288
   (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend tpu-v6e -o asked -- python train.py' tells what it needs then (large programs: compile.py --no-codegen tells the memory, long before the compiler is done).
 
   How a program says so
    1  jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False
-   2  optimizer state (weights, too, where a jax.lax.scan runs over their layers) with sharding.with_memory_kind("pinned_host"), and the update in a jax.lax.fori_loop over layers that carries state and weights: of each jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False), what waits on the host through jax.device_put to the device and, updated, back, and jax.lax.dynamic_update_index_in_dim
+   2  jax.checkpoint(block, policy=jax.checkpoint_policies.offload_dot_with_no_batch_dims("device", "pinned_host")), and convolutions by name: save_and_offload_only_these_names with jax.ad_checkpoint.checkpoint_name
+   3  optimizer state (weights, too, where a jax.lax.scan runs over their layers) with sharding.with_memory_kind("pinned_host"), and the update in a jax.lax.fori_loop over layers that carries state and weights: of each jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False), what waits on the host through jax.device_put to the device and, updated, back, and jax.lax.dynamic_update_index_in_dim
 
   What to add to 'echelon run', which tells the arrays
    1  --pass remat
-   2  --pass slice --pass offload:what=arguments,overlap=true
+   2  --pass remat:keep=products --pass offload:what=activations,idle=0,above=64KiB,names=products --pass schedule
+   3  --pass slice --pass offload:what=arguments,overlap=true
 
   What changes nothing
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
     loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
     make again what needs no product: no array fits what was asked for
-    products on host, the rest again: nothing goes to the host, so that it is 'make activations again'
     arguments on host: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
 $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/larger device/,/^$/p'
   As it is, on a larger device
@@ -162,22 +167,17 @@ $ echelon advise traces/adam_stacked_none.v5e --device tpu-v5e --memory 600MiB |
     arguments on host: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
 $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
-   1* make activations again               2.31 GiB         -        -         -
-   2* products on host, the rest again     2.31 GiB  10.5 MiB        -         -
-   3  donate what results can replace      2.31 GiB         -        -         -
-   4  arguments on host                    2.68 GiB  1.15 GiB        -         -
+   2* make activations again               2.31 GiB         -        -         -
+   3* products on host, the rest again     2.31 GiB  5.25 MiB        -         -
+   4  donate what results can replace      2.31 GiB         -        -         -
    5  again, and arguments on host         2.68 GiB   984 MiB        -         -
   (*: with arguments donated, too)
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:what=none --memory 115MiB | sed -n '/What may/,/^$/p;/^   1 .*--pass/p;/donated, too/p'
   What may
    1* make activations again                112 MiB         -  2.07 ms    x1.142
-   2* activations again or all on host      112 MiB  3.50 MiB  2.33 ms    x1.283
-   3* products on host, the rest again      136 MiB    26 MiB        -         -
-  (of what is made again there are at once at most: 18 MiB by 1, 18 MiB by 2; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
+  (of what is made again there are at once at most: 18 MiB by 1; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
-  (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
-  (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   (*: with arguments donated, too)
@@ -188,17 +188,17 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 34MiB | s
   It takes 1.08 ms. Its critical path: latency inside kernels 81 %, hbm port 11 %, overhead 7 %.
   What may
    1  make activations again               37.6 MiB         -        -         -
-   2  activations again or all on host     30.6 MiB  7.50 MiB  1.39 ms    x1.289
+   2  activations again or all on host     33.6 MiB  7.50 MiB  1.25 ms    x1.164
    3  again, and arguments layer by layer  32.4 MiB  5.50 MiB  1.95 ms    x1.813
+   4  products on host, the rest again     41.1 MiB     8 MiB        -         -
   (of what is made again there are at once at most: 13.5 MiB by 2, 13.5 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
-  (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
   (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   What would not be enough
-   5  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
-   6  make again what needs no product      119 MiB         -        -         -
+   6  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
+   7  make again what needs no product      119 MiB         -        -         -
 
 $ sed '/^summary/d' tests/golden/data/small.yaml >$T/bare.yaml; COLUMNS=80 echelon advise tests/golden/data/recorded.ech --device $T/bare.yaml | head -2; cp tests/golden/data/recorded.ech $T/$(printf 'a-long-name-%.0s' 1 2 3 4 5 6 7).ech; COLUMNS=60 echelon advise $T/a-long*.ech --device tests/golden/data/small.yaml | head -3
 recorded on small

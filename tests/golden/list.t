@@ -510,8 +510,8 @@ $ echelon list passes
       names=text (*)  only kernels that update an array whose name, argument ("opt_state*"), operation or source line fits this, * standing for anything
       above=size (1MiB)  only where that array is of at least this size
   offload          let saved activations, arguments or results wait in host memory between their uses
-      what=saved|activations|arguments|results (saved)  saved: what the program makes and uses again later; activations: of that, what a forward pass of PyTorch makes and its backward pass reads, each once out and back, over its longest pause (idle=0: as save_on_cpu has it); arguments: what it is given (parameters, optimizer state), with what is written over it; results: what it hands back
-      names=text (*)  only arrays whose name, argument ("opt_state*"), operation, source line ("*model.py:29*"), PyTorch module ("*layers.*.mlp*") or role ("optimizer") fits this, * standing for anything
+      what=saved|activations|arguments|results (saved)  saved: what the program makes and uses again later; activations: of that, what a forward pass makes and a backward pass reads (of PyTorch's, or JAX's), each once out and back, over its longest pause (idle=0: as save_on_cpu, or a policy of jax.checkpoint, has it); arguments: what it is given (parameters, optimizer state), with what is written over it; results: what it hands back
+      names=text (*)  only arrays whose name, argument ("opt_state*"), operation, source line ("*model.py:29*"), PyTorch module ("*layers.*.mlp*") or role ("optimizer") fits this, * standing for anything; products: what JAX's matrix products without batch dimensions and convolutions make
       above=size (1MiB)  only arrays of at least this size
       idle=ratio (1)  saved: only arrays that lie idle for at least this many times as long as copying them out and back takes; others: shorter pauses are spent on the device
       memory=size (0)  only as many arrays, those idle for longest first, as bring what the device holds at its fullest down to this; 0: all
@@ -521,14 +521,14 @@ $ echelon list passes
       to=text ()  memory of the device's file in which they wait, a tier beyond the host's, say (cxl), over the link that joins it with hbm; nothing: the host's
   remat            make saved activations again instead of keeping them
       names=text (*)  only arrays whose name, operation or source line ("*model.py:29*") fits this, * standing for anything
-      keep=text ()  none that fits this, as JAX's save_only_these_names has it
+      keep=text ()  none that fits this, as JAX's save_only_these_names has it; products: as its policies for dots have it, with convolutions
       above=size (64KiB)  only arrays of at least this size
       memory=size (0)  only as many arrays, cheapest first, as bring what the device holds at its fullest down to this; 0: as far down as they can
       modules=text ()  of each module of PyTorch whose path fits this ("layers.*", "encoder.*+decoder.*"), all that its forward pass makes but its results, whatever that brings, as torch.utils.checkpoint has it
       products=true or false (true)  true: anything may run again; false: no matrix products, as JAX's dots_saveable has it
   fuse             run PyTorch's optimizer as one kernel, as fused=True has it, or on the host
       where=device|host (device)  device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, for a time that is not modelled: gradients go when they are done, parameters come back, its state stays
-  schedule         begin copies from and to the host, and wait for them, where XLA's latency-hiding scheduler does
+  schedule         run kernels, begin copies from and to the host, and wait for them, when XLA's latency-hiding scheduler does
       copies=number (0)  copies from and to the host under way at a time, at most; 0: as XLA has it, 5 on TPUs, 2 on GPUs
       memory=size (0)  device memory that it keeps to where it can; 0: 95 % of what there is, XLA's default (xla_tpu_scheduler_percent_shared_memory_limit, GPUs: xla_gpu_memory_limit_slop_factor)
       reruns=number (1)  times that it tries again with a tenth less, where more is needed (xla_latency_hiding_scheduler_rerun)
