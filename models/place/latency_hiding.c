@@ -21,8 +21,7 @@ typedef struct {
     EchTime ready, length;
     EchTime depth; /* how long the copies took that what it reads has come by, one behind the other, at most */
     int64_t inside;
-    guint alike;            /* DONE: its Alike, once it is ready */
-    GSequenceIter *waiting; /* where in that; NULL: it is not ready, or scheduled */
+    GSequenceIter *waiting; /* DONE: where in its Alike; NULL: it is not ready, or scheduled */
     uint64_t position;      /* in the order that the scheduler was given */
 } Node;
 
@@ -129,7 +128,6 @@ static void put_done(Run *r, uint32_t done)
         Alike alike = {come - gone, come, g_sequence_new(NULL)};
         g_array_append_val(r->alikes, alike);
     }
-    r->nodes[done].alike = k;
     r->nodes[done].waiting = g_sequence_insert_sorted(g_array_index(r->alikes, Alike, k).dones, GUINT_TO_POINTER(done), compare_dones, r);
     r->n_dones++;
 }
@@ -284,11 +282,10 @@ static bool is_own(const Run *r, uint32_t start, uint32_t done)
 
 static void add_ready(Run *r, uint32_t n)
 {
-    if (r->nodes[n].kind != DONE) {
+    if (r->nodes[n].kind == DONE)
+        put_done(r, n);
+    else
         g_array_append_val(r->ready, n);
-        return;
-    }
-    put_done(r, n);
 }
 
 /* The last node behind @n that is not scheduled makes it ready. */

@@ -118,11 +118,12 @@ static EchId find_backward(const EchSurvey *s)
 }
 
 /* The last op before @op whose result a gradient from there on reads, of a gradient itself: an optimization barrier of jax.checkpoint lets nothing be brought
- * before that is there. ECH_NONE: there is none at this level. */
+ * before that is there. ECH_NONE: there is none near at this level. */
 static EchId gradient_before(const Pass *p, EchId op)
 {
     const EchSurvey *s = &p->s;
-    for (EchId i = op; i-- > p->backward;) {
+    const uint32_t near = 1000; /* ops; a gradient is mostly the one right before */
+    for (EchId i = op; i-- > p->backward && op - i <= near;) {
         if (s->region[i] != s->region[op] || !is_backward(s, i))
             continue;
         for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++) {
