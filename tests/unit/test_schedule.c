@@ -440,6 +440,86 @@ START_TEST(in_doubt)
 }
 END_TEST
 
+/* Where memory cannot be kept to, libtpu has all as it is given: one array is there at a time, as where each copy is waited for, and one copy under way. */
+START_TEST(as_given)
+{
+    g_autoptr(EchDevice) device = ech_test_device("tpu-v5e", NULL);
+    EchBytes peaks[2];
+    for (int k = 0; k < 2; k++) {
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        g_autoptr(EchTrace) in = step();
+        g_autoptr(EchTrace) out =
+            ech_test_pass(in, device, diag, (const char *const[]){"offload:what=arguments", k == 0 ? "schedule:memory=64GB" : "schedule:memory=3GB", NULL});
+        g_autoptr(EchRun) run = ech_test_replay(out, device);
+        peaks[k] = ech_test_peak(run, "hbm");
+        ck_assert_uint_eq(ech_test_count(out, ECH_OP_COPY), 12);
+        uint32_t now = 0, most = 0;
+        for (size_t i = 0; i < ech_trace_n_ops(out); i++) {
+            now += ech_trace_ops(out)[i].kind == ECH_OP_COPY ? 1 : ech_trace_ops(out)[i].kind == ECH_OP_WAIT ? -1u : 0;
+            most = MAX(most, now);
+        }
+        ck_assert_msg(k == 0 ? most > 1 : most == 1, "%u copies under way", most);
+    }
+    ck_assert_uint_ge(peaks[0], 6 * GB);
+    ck_assert_uint_le(peaks[1], 2 * GB);
+}
+END_TEST
+
+/* A kernel that JAX's names say is of @operation. */
+static void named_kernel(EchTraceBuilder *b, const char *operation, EchId target, EchAccess access)
+{
+    ech_test_kernel(b, 100 * ms, target, access, GB);
+    ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack = ech_trace_builder_string(b, operation, -1);
+}
+
+/* What jax.checkpoint's policy for dots sends goes out once and comes back once, behind the gradient before it; products with dimensions of a batch stay, as
+ * far as names of einsums tell, and what a gradient makes and reads. */
+static const struct {
+    const char *operation;
+    bool sent;
+} made[] = {
+    {"jit(f)/jvp(...i,io->...o)/dot_general", true}, {"jit(f)/jvp()/dot_general", true}, {"jit(f)/jvp(bqhc,bkhc->bhqk)/dot_general", false},
+    {"jit(f)/jvp()/conv_general_dilated", true},     {"jit(f)/jvp()/tanh", false},       {"jit(f)/transpose(jvp(ti,io->to))/dot_general", false},
+};
+
+START_TEST(products)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId array = ech_test_buffer(b, "array", GB, ECH_ROLE_TEMPORARY, false), gradient = ech_test_buffer(b, "gradient", GB, ECH_ROLE_TEMPORARY, true);
+    ech_trace_builder_peek_buffer(b, array)->stack = ech_trace_builder_string(b, made[_i].operation, -1);
+    if (strstr(made[_i].operation, "transpose") != NULL)
+        named_kernel(b, "jit(f)/transpose(jvp())/mul", gradient, ECH_WRITE);
+    (void)ech_test_put(b, ECH_OP_ALLOC, array);
+    named_kernel(b, made[_i].operation, array, ECH_WRITE);
+    named_kernel(b, "jit(f)/jvp()/exp", array, ECH_READ);
+    named_kernel(b, "jit(f)/transpose(jvp())/mul", gradient, ECH_WRITE);
+    named_kernel(b, "jit(f)/transpose(jvp())/dot_general", array, ECH_READ);
+    ech_trace_builder_use(b, gradient, ECH_READ, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    (void)ech_test_put(b, ECH_OP_FREE, array);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"offload:what=activations,idle=0,names=products", NULL});
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_COPY), made[_i].sent ? 2 : 0);
+    ck_assert(!ech_test_says(diag, "nothing fits"));
+    const EchOp *ops = ech_trace_ops(out);
+    size_t behind = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(out); i++)
+        for (uint32_t d = 0; d < ops[i].n_deps && ops[i].kind == ECH_OP_COPY && ech_trace_is_host(out, ops[i].memory_from); d++)
+            behind += ops[ech_trace_deps(out)[ops[i].first_dep + d].op].kind == ECH_OP_KERNEL;
+    ck_assert_uint_eq(behind, made[_i].sent ? 1 : 0);
+    g_autoptr(EchTrace) scheduled = ech_test_pass(out, device, diag, (const char *const[]){"schedule", NULL});
+    bool known = false;
+    for (size_t i = 0; i < ech_trace_n_ops(scheduled); i++) {
+        const EchOp *op = &ech_trace_ops(scheduled)[i];
+        known |= op->kind == ECH_OP_KERNEL && strcmp(ech_trace_string(scheduled, op->stack), "jit(f)/transpose(jvp())/mul") == 0;
+        ck_assert(known || op->kind != ECH_OP_COPY || !ech_trace_is_host(scheduled, op->memory_from));
+    }
+    g_autoptr(EchRun) run = ech_test_replay(scheduled, device);
+    ck_assert_int_ge(run->makespan, 400 * ms);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("schedule");
@@ -455,6 +535,8 @@ int main(void)
     tcase_add_test(tcase, of_its_own);
     tcase_add_test(tcase, waited_for_with_others);
     tcase_add_test(tcase, in_doubt);
+    tcase_add_test(tcase, as_given);
+    tcase_add_loop_test(tcase, products, 0, G_N_ELEMENTS(made));
     tcase_add_test(tcase, never_written);
     tcase_add_test(tcase, left);
     return ech_test_main(suite);
