@@ -5,6 +5,8 @@
 EchHideRules ech_hide_rules(bool gpu, const char *compiler)
 {
     static const char *const plain[] = {"v2", "v3", "v4", "v5p", "v6e", NULL};
+    /* xla/service/gpu/gpu_latency_hiding_scheduler.cc: a copy goes beside computations by their limit, and takes kHighLatency, which for
+     * sol_latency_estimator.cc is in microseconds. */
     if (gpu)
         return (EchHideRules){.limit = 2, .aggressive = true, .copy = 5 * (EchTime)1000000000};
     return (EchHideRules){.limit = 5, .aggressive = !compiler || !g_strv_contains(plain, compiler), .hosts = true};

@@ -5,8 +5,8 @@
  * copy would be over, alone on its link. So a copy begins as long before its wait as it takes, earlier where nothing else is ready, and no more than so many
  * are under way. Memory counts from half its limit on: what would go beyond it waits.
  *
- * Source: openxla/xla xla/service/latency_hiding_scheduler.cc (ReadySetLt, MemoryPressureTracker), with its aggressive policies; how many copies TPUs have
- * under way, and their limit of memory: observed of libtpu 0.0.52 (validation/what_ifs.md).
+ * Source: openxla/xla xla/service/latency_hiding_scheduler.cc (ReadySetLt, MemoryPressureTracker); how many copies TPUs have under way, which have
+ * aggressive policies, and what counts of memory: observed of libtpu 0.0.52 (validation/what_ifs.md).
  */
 #pragma once
 #include "sim/base/units.h"

@@ -87,7 +87,7 @@ typedef struct {
     EchSurvey s;
     const OffloadOptions *o;
     EchUsers users;
-    EchId backward; /* First op of an XLA program's backward pass; ECH_NONE: none is told. */
+    EchId backward; /* Activations: first op of an XLA program's backward pass; ECH_NONE: none is told. */
     EchId *waiter;  /* Per op of another queue: the first that waits for it of the queue that computes; that itself where none does, and of other ops. */
     GArray *arrays; /* Array */
     GArray *stays;  /* Stay */
@@ -653,7 +653,7 @@ static void begin(Writer *w, const Stay *stay)
     w->fetched[buffer] = put_copy(w, buffer, w->stands[buffer], made.bytes, false);
     if (w->stored[buffer] != ECH_NONE)
         ech_trace_builder_dep(w->b, w->stored[buffer], 0);
-    EchId gradient = p->o->what == WHAT_ACTIVATIONS && p->backward != ECH_NONE ? gradient_before(p, stay->at.op) : ECH_NONE;
+    EchId gradient = p->backward != ECH_NONE ? gradient_before(p, stay->at.op) : ECH_NONE;
     if (gradient != ECH_NONE && body == p->s.region[gradient])
         ech_trace_builder_dep(w->b, w->e.map[gradient], 0);
     count(w, stay, made.bytes, &w->n_in, &w->in);
@@ -940,7 +940,7 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     p->stays = g_array_new(FALSE, FALSE, sizeof(Stay));
     ech_users_init(&p->users, &p->s, false, false);
     find_waiters(p);
-    p->backward = find_backward(&p->s);
+    p->backward = p->o->what == WHAT_ACTIVATIONS ? find_backward(&p->s) : ECH_NONE;
     find_arrays(p);
     choose(p, diag);
     bool any = false, told = ech_users_of_arrays(&p->users, &p->s);

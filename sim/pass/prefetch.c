@@ -261,15 +261,21 @@ static EchId last_before(const EchId *ops, uint32_t first, uint32_t end, EchId o
     return low > first ? ops[low - 1] : ECH_NONE;
 }
 
+/* Of two ops, each of which may be ECH_NONE, the one that comes later. */
+static EchId later(EchId a, EchId b)
+{
+    return a == ECH_NONE ? b : b == ECH_NONE ? a : MAX(a, b);
+}
+
 /* The last op before @op that writes the buffer, waits for what writes it, or takes or gives back its memory. */
 static EchId last_maker(const Pass *p, EchId buffer, EchId op)
 {
     EchId root = ech_survey_root(&p->s, buffer);
     const uint32_t *writers = &p->writers.first[root], *memory = &p->memory.first[root];
-    EchId last = ech_later_op(last_before(p->writers.op, writers[0], writers[1], op, ECH_NONE), last_before(p->memory.op, memory[0], memory[1], op, ECH_NONE));
+    EchId last = later(last_before(p->writers.op, writers[0], writers[1], op, ECH_NONE), last_before(p->memory.op, memory[0], memory[1], op, ECH_NONE));
     for (uint32_t k = writers[0]; k < writers[1]; k++) {
         const uint32_t *waiters = &p->waiters.first[p->writers.op[k]];
-        last = ech_later_op(last, last_before(p->waiters.op, waiters[0], waiters[1], op, ECH_NONE));
+        last = later(last, last_before(p->waiters.op, waiters[0], waiters[1], op, ECH_NONE));
     }
     return last;
 }
@@ -292,8 +298,8 @@ static void find_bars(Pass *p)
         if (f->target != ECH_NONE) {
             EchId root = ech_survey_root(&p->s, f->target);
             const uint32_t *users = &p->users.first[root], *memory = &p->memory.first[root];
-            f->bar = ech_later_op(f->bar, last_before(p->users.op, users[0], users[1], i, ECH_NONE));
-            f->bar = ech_later_op(f->bar, last_before(p->memory.op, memory[0], memory[1], i, f->alloc));
+            f->bar = later(f->bar, last_before(p->users.op, users[0], users[1], i, ECH_NONE));
+            f->bar = later(f->bar, last_before(p->memory.op, memory[0], memory[1], i, f->alloc));
         }
         k++;
     }

@@ -28,7 +28,7 @@ static const EchParam schedule_params[] = {
 /* A copy between the device and the host that is moved. */
 typedef struct {
     EchId op, region;
-    EchId on_device, on_host; /* roots */
+    EchId on_device; /* root */
     bool in;
     uint32_t number; /* in its region */
     EchId wait;      /* of the new trace; ECH_NONE until it is written */
@@ -76,8 +76,8 @@ typedef struct {
     EchSurvey s;
     const ScheduleOptions *o;
     EchHideRules rules;
-    bool gpu;
     EchBytes memory;
+    int64_t elsewhere;         /* bytes in the host's memory, all along */
     GArray *copies;            /* Copy, in their order */
     GArray *updates;           /* Update */
     GPtrArray *regions;        /* Region, inner ones first */
@@ -90,7 +90,7 @@ typedef struct {
     bool *apart;               /* per LOOP: it has more in it than kernels of the core */
     EchId *waiter;             /* per op of another queue: the first of the core that waits for it; itself where none does, and of other ops */
     uint32_t *flying;          /* per LOOP: copies under way at a time inside */
-    EchBytes most, most_first; /* as the scheduler counts; with EchHideRules.first */
+    EchBytes most, most_first; /* bytes of the device; with EchHideRules.first */
 } Pass;
 
 static Copy *copy_at(const Pass *p, uint32_t k)
@@ -136,7 +136,7 @@ static void find_copies(Pass *p)
         if (is_host_copy(p, i)) {
             bool in = o->memory_to == s->hbm;
             EchId from = ech_survey_root(s, s->uses[o->first_use].buffer), to = ech_survey_root(s, s->uses[o->first_use + 1].buffer);
-            Copy c = {.op = i, .region = s->region[i], .in = in, .on_device = in ? to : from, .on_host = in ? from : to, .wait = ECH_NONE};
+            Copy c = {.op = i, .region = s->region[i], .in = in, .on_device = in ? to : from, .wait = ECH_NONE};
             /* Memory of the device that it does not take itself is somebody else's before. */
             if (!in || (taken[to] != ECH_NONE && s->region[taken[to]] == c.region)) {
                 g_array_append_val(p->copies, c);
@@ -190,6 +190,7 @@ typedef struct {
     guint next; /* 1 + another; 0: none */
 } Reader;
 
+/* Of one region at a time. */
 typedef struct {
     Pass *p;
     Region *r;
@@ -518,10 +519,10 @@ static void split_life(Build *b, guint k)
     g_array_append_val(b->r->lives, made);
 }
 
-static void build_region(Pass *p, Region *r)
+static void build_init(Build *b, Pass *p)
 {
     const EchSurvey *s = &p->s;
-    Build build = {.p = p, .r = r, .readers = g_array_new(FALSE, FALSE, sizeof(Reader)), .given = g_array_new(FALSE, FALSE, sizeof(guint))}, *b = &build;
+    *b = (Build){.p = p, .readers = g_array_new(FALSE, FALSE, sizeof(Reader)), .given = g_array_new(FALSE, FALSE, sizeof(guint))};
     b->node_of = g_new(uint32_t, s->n + 1);
     b->life_of = g_new0(guint, s->n_buffers + 1);
     b->taken = g_new0(bool, s->n_buffers + 1);
@@ -529,6 +530,46 @@ static void build_region(Pass *p, Region *r)
     b->reader = g_new0(guint, s->n_buffers + 1);
     for (size_t k = 0; k <= s->n_buffers; k++)
         b->writer[k] = ECH_NONE;
+}
+
+static void build_clear(Build *b)
+{
+    g_free(b->node_of);
+    g_free(b->life_of);
+    g_free(b->taken);
+    g_free(b->writer);
+    g_free(b->reader);
+    g_array_unref(b->readers);
+    g_array_unref(b->given);
+}
+
+static void forget_root(Build *b, EchId root)
+{
+    b->life_of[root] = b->reader[root] = 0;
+    b->taken[root] = false;
+    b->writer[root] = ECH_NONE;
+}
+
+/* What is known of the region's roots. */
+static void forget(Build *b)
+{
+    const EchSurvey *s = &b->p->s;
+    for (EchId i = begin_of_region(b->r->region); i < end_of_region(b->p, b->r->region); i++) {
+        const EchOp *o = &s->ops[i];
+        if (o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE)
+            forget_root(b, ech_survey_root(s, o->target));
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
+            forget_root(b, ech_survey_root(s, s->uses[u].buffer));
+    }
+    g_array_set_size(b->readers, 0);
+    g_array_set_size(b->given, 0);
+}
+
+static void build_region(Build *b, Region *r)
+{
+    const Pass *p = b->p;
+    const EchSurvey *s = &p->s;
+    b->r = r;
     collect_steps(b);
     collect_lives(b);
     uint32_t in_place = UINT32_MAX;
@@ -563,13 +604,7 @@ static void build_region(Pass *p, Region *r)
         use_somewhere(b, k);
         split_life(b, k);
     }
-    g_free(b->node_of);
-    g_free(b->life_of);
-    g_free(b->taken);
-    g_free(b->writer);
-    g_free(b->reader);
-    g_array_unref(b->readers);
-    g_array_unref(b->given);
+    forget(b);
 }
 
 /* ---- scheduling ---- */
@@ -655,7 +690,6 @@ static void order_nodes(Pass *p, Region *r, EchHideProblem *problem, uint32_t in
 
 static void schedule_region(Pass *p, Region *r)
 {
-    build_region(p, r);
     g_autofree EchHideCopy *copies = g_new(EchHideCopy, r->numbers->len);
     for (guint k = 0; k < r->numbers->len; k++) {
         const Copy *c = copy_at(p, g_array_index(r->numbers, uint32_t, k));
@@ -664,7 +698,7 @@ static void schedule_region(Pass *p, Region *r)
     r->n_nodes = r->steps->len + 2 * r->numbers->len;
     g_autoptr(GArray) arrays = g_array_new(FALSE, FALSE, sizeof(EchHideArray)), users = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     g_autofree guint *seen = g_new0(guint, r->n_nodes + 1);
-    EchHideProblem problem = {.held = (int64_t)MIN(p->s.live[begin_of_region(r->region)], INT64_MAX / 64)};
+    EchHideProblem problem = {.held = (int64_t)MIN(p->s.live[begin_of_region(r->region)], INT64_MAX / 64), .elsewhere = p->elsewhere};
     for (guint k = 0; k < r->lives->len; k++) {
         const Life *life = life_at(r, k);
         EchId memory = p->s.buffers[life->root].memory;
@@ -686,9 +720,6 @@ static void schedule_region(Pass *p, Region *r)
         problem.held -= array.given && !array.elsewhere ? array.bytes : 0;
         g_array_append_val(arrays, array);
     }
-    for (size_t b = 0; b < p->s.n_buffers && p->rules.hosts; b++)
-        if (p->s.buffers[b].resident && p->s.buffers[b].alias_of == ECH_NONE && ech_survey_is_host(&p->s, p->s.buffers[b].memory))
-            problem.elsewhere = MIN(problem.elsewhere + bytes_of(p, (EchId)b), INT64_MAX / 64);
     problem.steps = (const EchHideStep *)r->steps->data;
     problem.n_steps = r->steps->len;
     problem.copies = copies;
@@ -766,11 +797,15 @@ static void schedule_all(Pass *p)
         g_array_append_val(r->numbers, k);
     }
     g_ptr_array_sort(p->regions, compare_regions);
+    Build build;
+    build_init(&build, p);
     for (guint k = 0; k < p->regions->len; k++) {
         Region *r = g_ptr_array_index(p->regions, k);
         p->region_of[key_of(p, r->region)] = k + 1;
+        build_region(&build, r);
         schedule_region(p, r);
     }
+    build_clear(&build);
 }
 
 /* ---- writing ---- */
@@ -1002,8 +1037,8 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
         return ech_trace_ref(in);
     }
     const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
-    p->gpu = g_strcmp0(platform ? platform : device ? device->family : NULL, "gpu") == 0;
-    p->rules = ech_hide_rules(p->gpu, device ? device->compiler : NULL);
+    bool gpu = g_strcmp0(platform ? platform : device ? device->family : NULL, "gpu") == 0;
+    p->rules = ech_hide_rules(gpu, device ? device->compiler : NULL);
     p->rules.limit = p->o->copies > 0 ? (uint32_t)p->o->copies : p->rules.limit;
     p->memory = p->o->memory > 0 ? p->o->memory : hbm != NULL ? hbm->available - hbm->available / 20 : UINT64_MAX;
     p->copies = g_array_new(FALSE, TRUE, sizeof(Copy));
@@ -1018,9 +1053,13 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
     p->apart = g_new0(bool, p->s.n + 1);
     p->waiter = g_new0(EchId, p->s.n + 1);
     p->flying = g_new0(uint32_t, p->s.n + 1);
-    for (size_t b = 0; b < p->s.n_buffers; b++)
-        if (p->s.buffers[b].alias_of != ECH_NONE)
-            p->viewed[ech_survey_root(&p->s, (EchId)b)] = true;
+    for (EchId b = 0; b < p->s.n_buffers; b++) {
+        const EchBuffer *buffer = &p->s.buffers[b];
+        if (buffer->alias_of != ECH_NONE)
+            p->viewed[ech_survey_root(&p->s, b)] = true;
+        else if (p->rules.hosts && buffer->resident && ech_survey_is_host(&p->s, buffer->memory))
+            p->elsewhere = MIN(p->elsewhere + bytes_of(p, b), INT64_MAX / 64);
+    }
     find_copies(p);
     EchTrace *out;
     if (p->copies->len == 0) {
@@ -1031,7 +1070,7 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
         schedule_all(p);
         out = write_trace(p, error);
         g_autofree char *most = ech_format_bytes(p->most), *memory = ech_format_bytes(p->memory);
-        ech_diag_remark(diag, "schedule: %u copies from and to the host where XLA's scheduler has them, which counts %s of the %s that it keeps to",
+        ech_diag_remark(diag, "schedule: %u copies from and to the host where XLA's scheduler has them, with %s on the device of the %s that it keeps to",
                         p->copies->len, most, memory);
     }
     g_array_unref(p->copies);

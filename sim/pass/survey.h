@@ -23,16 +23,6 @@ typedef struct {
     EchBytes *live;  /**< live[n + 1]: bytes of hbm taken before an op. */
 } EchSurvey;
 
-/** Of two ops, each of which may be ECH_NONE, the one that comes later, or earlier. */
-static inline EchId ech_later_op(EchId a, EchId b)
-{
-    return a == ECH_NONE ? b : b == ECH_NONE ? a : MAX(a, b);
-}
-static inline EchId ech_earlier_op(EchId a, EchId b)
-{
-    return MIN(a, b); /* ECH_NONE is the largest */
-}
-
 /** False where the trace has no memory "hbm", or no queue that computes; must be cleared all the same. */
 bool ech_survey_init(EchSurvey *survey, const EchTrace *trace, const EchDevice *device);
 void ech_survey_clear(EchSurvey *survey);
