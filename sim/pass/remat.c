@@ -4,6 +4,7 @@
  * with modules, all that a forward pass makes within a module of PyTorch and uses nowhere else: as if each were called through torch.utils.checkpoint. */
 #include "sim/pass/pass.h"
 #include "sim/pass/remat.h"
+#include "sim/pass/schedule.h"
 
 #include <string.h>
 
@@ -403,13 +404,16 @@ static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrac
     const EchRematAsked asked = {.names = o->names, .keep = o->keep, .above = o->above, .products = o->products};
     g_auto(EchSurvey) before = {0};
     g_auto(Round) round = {0}, nested = {0};
-    g_autoptr(EchTrace) kept = NULL;
-    if (*o->modules && ech_survey_init(&before, in, device)) {
-        kept = ech_remat_keep_inputs(&before, o->modules, o->products != 0, error);
-        if (kept == NULL)
-            return NULL;
-    }
-    if (!round_init(&round, kept ? kept : in, device, &asked)) {
+    g_autoptr(EchTrace) ready = NULL;
+    if (*o->modules == '\0')
+        ready = ech_schedule_sooner(in, device, error);
+    else if (ech_survey_init(&before, in, device))
+        ready = ech_remat_keep_inputs(&before, o->modules, o->products != 0, error);
+    else
+        ready = ech_trace_ref(in);
+    if (ready == NULL)
+        return NULL;
+    if (!round_init(&round, ready, device, &asked)) {
         ech_diag_remark(diag, "remat: left the trace as it is: it has no device memory 'hbm', or nothing computes in it");
         return ech_trace_ref(in);
     }

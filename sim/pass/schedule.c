@@ -2,7 +2,10 @@
  *
  * Each body of a loop, and what is around them all, is scheduled by itself (models/place/latency_hiding.h), inner ones first. Memory is taken before the first
  * that uses it and given back behind the last. */
+#include "sim/pass/schedule.h"
+
 #include "models/place/latency_hiding.h"
+#include "models/place/sooner.h"
 #include "sim/base/compare.h"
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
@@ -91,6 +94,7 @@ typedef struct {
     EchId *waiter;             /* per op of another queue: the first of the core that waits for it; itself where none does, and of other ops */
     uint32_t *flying;          /* per LOOP: copies under way at a time inside */
     EchBytes most, most_first; /* bytes of the device; with EchHideRules.first */
+    bool sooner;               /* ech_schedule_sooner */
 } Pass;
 
 static Copy *copy_at(const Pass *p, uint32_t k)
@@ -688,15 +692,31 @@ static void order_nodes(Pass *p, Region *r, EchHideProblem *problem, uint32_t in
     p->most_first = MAX(p->most_first, first);
 }
 
-static void schedule_region(Pass *p, Region *r)
+/* What is scheduled of a region. */
+typedef struct {
+    EchHideCopy *copies;
+    GArray *arrays, *users; /* EchHideArray; uint32_t */
+} Tables;
+
+static void tables_clear(Tables *t)
 {
-    g_autofree EchHideCopy *copies = g_new(EchHideCopy, r->numbers->len);
+    g_free(t->copies);
+    g_array_unref(t->arrays);
+    g_array_unref(t->users);
+}
+
+/* Borrows from the region and from *@ret_tables. */
+static EchHideProblem problem_of(const Pass *p, Region *r, Tables *ret_tables)
+{
+    *ret_tables = (Tables){.copies = g_new(EchHideCopy, r->numbers->len + 1),
+                           .arrays = g_array_new(FALSE, FALSE, sizeof(EchHideArray)),
+                           .users = g_array_new(FALSE, FALSE, sizeof(uint32_t))};
+    GArray *arrays = ret_tables->arrays, *users = ret_tables->users;
     for (guint k = 0; k < r->numbers->len; k++) {
         const Copy *c = copy_at(p, g_array_index(r->numbers, uint32_t, k));
-        copies[k] = (EchHideCopy){.to_device = c->in, .length = length_of(p, c)};
+        ret_tables->copies[k] = (EchHideCopy){.to_device = c->in, .length = length_of(p, c)};
     }
     r->n_nodes = r->steps->len + 2 * r->numbers->len;
-    g_autoptr(GArray) arrays = g_array_new(FALSE, FALSE, sizeof(EchHideArray)), users = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     g_autofree guint *seen = g_new0(guint, r->n_nodes + 1);
     EchHideProblem problem = {.held = (int64_t)MIN(p->s.live[begin_of_region(r->region)], INT64_MAX / 64), .elsewhere = p->elsewhere};
     for (guint k = 0; k < r->lives->len; k++) {
@@ -722,7 +742,7 @@ static void schedule_region(Pass *p, Region *r)
     }
     problem.steps = (const EchHideStep *)r->steps->data;
     problem.n_steps = r->steps->len;
-    problem.copies = copies;
+    problem.copies = ret_tables->copies;
     problem.n_copies = r->numbers->len;
     problem.orders = (const EchHideOrder *)r->orders->data;
     problem.n_orders = r->orders->len;
@@ -731,6 +751,13 @@ static void schedule_region(Pass *p, Region *r)
     problem.users = (const uint32_t *)users->data;
     problem.rules = p->rules;
     problem.memory = p->memory;
+    return problem;
+}
+
+static void schedule_region(Pass *p, Region *r)
+{
+    Tables tables;
+    EchHideProblem problem = problem_of(p, r, &tables);
     uint32_t inside = 0, flying;
     for (guint k = 0; k < r->steps->len; k++)
         inside = MAX(inside, problem.steps[k].copies);
@@ -740,6 +767,19 @@ static void schedule_region(Pass *p, Region *r)
     for (EchId loop = r->region; loop != ECH_NONE; loop = p->s.region[loop])
         p->flying[loop] = MAX(p->flying[loop], MAX(flying, inside));
     place_all_lives(r);
+    tables_clear(&tables);
+}
+
+static Region *region_new(EchId region)
+{
+    Region *r = g_new0(Region, 1);
+    r->region = region;
+    r->numbers = g_array_new(FALSE, FALSE, sizeof(uint32_t));
+    r->steps = g_array_new(FALSE, FALSE, sizeof(EchHideStep));
+    r->ops = g_array_new(FALSE, FALSE, sizeof(EchId));
+    r->orders = g_array_new(FALSE, FALSE, sizeof(EchHideOrder));
+    r->lives = g_array_new(FALSE, FALSE, sizeof(Life));
+    return r;
 }
 
 static void region_free(gpointer data)
@@ -782,14 +822,7 @@ static void schedule_all(Pass *p)
         Copy *c = copy_at(p, k);
         uint32_t *known = &p->region_of[key_of(p, c->region)];
         if (*known == 0) {
-            Region *r = g_new0(Region, 1);
-            r->region = c->region;
-            r->numbers = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-            r->steps = g_array_new(FALSE, FALSE, sizeof(EchHideStep));
-            r->ops = g_array_new(FALSE, FALSE, sizeof(EchId));
-            r->orders = g_array_new(FALSE, FALSE, sizeof(EchHideOrder));
-            r->lives = g_array_new(FALSE, FALSE, sizeof(Life));
-            g_ptr_array_add(p->regions, r);
+            g_ptr_array_add(p->regions, region_new(c->region));
             *known = p->regions->len;
         }
         Region *r = g_ptr_array_index(p->regions, *known - 1);
@@ -1013,34 +1046,32 @@ static EchTrace *write_trace(Pass *p, GError **error)
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
     Writer writer = {.p = p, .bodies = g_array_new(FALSE, FALSE, sizeof(Body))}, *w = &writer;
     ech_edit_init(&w->e, s, builder);
+    if (p->sooner)
+        ech_edit_keep_places(&w->e);
+    else
+        tell_first(p, builder);
     write_ops(w);
     for (EchId i = 0; i < s->n; i++)
         map_wait(w, i);
     ech_edit_loops(&w->e, s->n_buffers);
-    tell_first(p, builder);
     EchTrace *out = ech_trace_builder_finish(builder, error);
     ech_edit_clear(&w->e);
     g_array_unref(w->bodies);
     return out;
 }
 
-static EchTrace *schedule_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
+/* False: the trace has no device memory, or nothing computes in it. */
+static bool pass_init(Pass *p, const ScheduleOptions *o, EchTrace *in, const EchDevice *device)
 {
-    Pass pass = {.o = options}, *p = &pass;
     const char *platform = ech_trace_get_property(in, "platform");
-    if (ech_trace_is_captured(in)) {
-        ech_diag_remark(diag, "schedule: left the trace as it is: it is no program of XLA's");
-        return ech_trace_ref(in);
-    }
-    if (!ech_survey_init(&p->s, in, device)) {
-        ech_diag_remark(diag, "schedule: left the trace as it is: it has no device memory 'hbm', or nothing computes in it");
-        return ech_trace_ref(in);
-    }
     const EchMemory *hbm = device != NULL ? ech_device_memory(device, "hbm") : NULL;
+    *p = (Pass){.o = o};
+    if (!ech_survey_init(&p->s, in, device))
+        return false;
     bool gpu = g_strcmp0(platform ? platform : device ? device->family : NULL, "gpu") == 0;
     p->rules = ech_hide_rules(gpu, device ? device->compiler : NULL);
-    p->rules.limit = p->o->copies > 0 ? (uint32_t)p->o->copies : p->rules.limit;
-    p->memory = p->o->memory > 0 ? p->o->memory : hbm != NULL ? hbm->available - hbm->available / 20 : UINT64_MAX;
+    p->rules.limit = o->copies > 0 ? (uint32_t)o->copies : p->rules.limit;
+    p->memory = o->memory > 0 ? o->memory : hbm != NULL ? hbm->available - hbm->available / 20 : UINT64_MAX;
     p->copies = g_array_new(FALSE, TRUE, sizeof(Copy));
     p->updates = g_array_new(FALSE, FALSE, sizeof(Update));
     p->regions = g_ptr_array_new_with_free_func(region_free);
@@ -1060,19 +1091,11 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
         else if (p->rules.hosts && buffer->resident && ech_survey_is_host(&p->s, buffer->memory))
             p->elsewhere = MIN(p->elsewhere + bytes_of(p, b), INT64_MAX / 64);
     }
-    find_copies(p);
-    EchTrace *out;
-    if (p->copies->len == 0) {
-        ech_diag_remark(diag, "schedule: nothing is copied from or to the host by a copy of its own");
-        out = ech_trace_ref(in);
-    } else {
-        find_waits(p);
-        schedule_all(p);
-        out = write_trace(p, error);
-        g_autofree char *most = ech_format_bytes(p->most), *memory = ech_format_bytes(p->memory);
-        ech_diag_remark(diag, "schedule: %u copies from and to the host where XLA's scheduler has them, with %s on the device of the %s that it keeps to",
-                        p->copies->len, most, memory);
-    }
+    return true;
+}
+
+static void pass_clear(Pass *p)
+{
     g_array_unref(p->copies);
     g_array_unref(p->updates);
     g_ptr_array_unref(p->regions);
@@ -1086,6 +1109,79 @@ static EchTrace *schedule_run(const void *options, const EchDevice *device, EchT
     g_free(p->waiter);
     g_free(p->flying);
     ech_survey_clear(&p->s);
+}
+
+static EchTrace *schedule_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
+{
+    Pass pass, *p = &pass;
+    if (ech_trace_is_captured(in)) {
+        ech_diag_remark(diag, "schedule: left the trace as it is: it is no program of XLA's");
+        return ech_trace_ref(in);
+    }
+    if (!pass_init(p, options, in, device)) {
+        ech_diag_remark(diag, "schedule: left the trace as it is: it has no device memory 'hbm', or nothing computes in it");
+        return ech_trace_ref(in);
+    }
+    find_copies(p);
+    EchTrace *out;
+    if (p->copies->len == 0) {
+        ech_diag_remark(diag, "schedule: nothing is copied from or to the host by a copy of its own");
+        out = ech_trace_ref(in);
+    } else {
+        find_waits(p);
+        schedule_all(p);
+        out = write_trace(p, error);
+        g_autofree char *most = ech_format_bytes(p->most), *memory = ech_format_bytes(p->memory);
+        ech_diag_remark(diag, "schedule: %u copies from and to the host where XLA's scheduler has them, with %s on the device of the %s that it keeps to",
+                        p->copies->len, most, memory);
+    }
+    pass_clear(p);
+    return out;
+}
+
+/* Whether an op uses memory of the device's other than hbm: what lies there has a place for a time. */
+static bool is_on_chip(const EchSurvey *s, EchId op)
+{
+    bool on_chip = false;
+    for (uint32_t u = s->ops[op].first_use; u < s->ops[op].first_use + s->ops[op].n_uses; u++) {
+        EchId memory = s->buffers[ech_survey_root(s, s->uses[u].buffer)].memory;
+        on_chip |= memory != s->hbm && !ech_survey_is_host(s, memory);
+    }
+    return on_chip;
+}
+
+EchTrace *ech_schedule_sooner(EchTrace *in, const EchDevice *device, GError **error)
+{
+    static const ScheduleOptions none = {0};
+    Pass pass, *p = &pass;
+    if (ech_trace_is_captured(in) || !pass_init(p, &none, in, device))
+        return ech_trace_ref(in);
+    p->sooner = true;
+    Region *r = region_new(ECH_NONE);
+    g_ptr_array_add(p->regions, r);
+    p->region_of[key_of(p, ECH_NONE)] = p->regions->len;
+    find_waits(p);
+    Build build;
+    build_init(&build, p);
+    build_region(&build, r);
+    build_clear(&build);
+    Tables tables;
+    EchHideProblem problem = problem_of(p, r, &tables);
+    g_autofree bool *stays = g_new0(bool, r->steps->len + 1);
+    for (guint k = 0; k < r->steps->len; k++) {
+        EchId op = g_array_index(r->ops, EchId, k);
+        stays[k] = keeps_its_place(p, op) || p->s.ops[op].kind != ECH_OP_KERNEL || is_on_chip(&p->s, op);
+    }
+    r->order = g_new(uint32_t, r->n_nodes + 1);
+    EchTrace *out;
+    if (ech_order_sooner(&problem, stays, r->order) > 0) {
+        place_all_lives(r);
+        out = write_trace(p, error);
+    } else {
+        out = ech_trace_ref(in);
+    }
+    tables_clear(&tables);
+    pass_clear(p);
     return out;
 }
 
