@@ -209,7 +209,7 @@ static const Measure measures[] = {
      LAST},
     {"remat_and_offload",
      "activations again or all on host",
-     {"remat", "offload:idle=0", schedule, NULL},
+     {"remat", "offload:what=activations,idle=0", schedule, NULL},
      2,
      NULL,
      OFFLOAD_NAMES ", of what blocks begin with",

@@ -100,21 +100,40 @@ static const Stay *stay_of(const Pass *p, uint32_t k)
     return &g_array_index(p->stays, Stay, k);
 }
 
+static bool is_named(const EchSurvey *s, EchId op, const char *part)
+{
+    const char *operation = ech_trace_string(s->t, s->ops[op].stack);
+    return s->ops[op].kind == ECH_OP_KERNEL && g_strstr_len(operation, strchrnul(operation, '\n') - operation, part) != NULL;
+}
+
 /* By JAX's or TensorFlow's names, of a gradient. */
 static bool is_backward(const EchSurvey *s, EchId op)
 {
-    const char *operation = ech_trace_string(s->t, s->ops[op].stack);
-    gssize line = strchrnul(operation, '\n') - operation;
-    return s->ops[op].kind == ECH_OP_KERNEL &&
-           (g_strstr_len(operation, line, "/transpose(") != NULL || g_strstr_len(operation, line, "gradient_tape/") != NULL);
+    return is_named(s, op, "/transpose(") || is_named(s, op, "gradient_tape/");
 }
 
+/* By JAX's names, of what is differentiated. */
+static bool is_forward(const EchSurvey *s, EchId op)
+{
+    return is_named(s, op, "jvp(") && !is_backward(s, op);
+}
+
+/* Where the backward pass begins: compilers run some of it early (weights turned round) and some of the forward pass late, so where those take least time
+ * together. */
 static EchId find_backward(const EchSurvey *s)
 {
-    for (EchId i = 0; i < s->n && !ech_trace_is_captured(s->t); i++)
-        if (is_backward(s, i))
-            return i;
-    return ECH_NONE;
+    EchTime misplaced = 0, least = 0;
+    EchId found = ECH_NONE;
+    for (EchId i = (EchId)s->n; i-- > 0 && !ech_trace_is_captured(s->t);) {
+        bool backward = is_backward(s, i);
+        EchTime length = MIN(ech_survey_length(s, i), ECH_TIME_MAX / 4 / (EchTime)s->n);
+        misplaced += backward ? -length : is_forward(s, i) ? length : 0;
+        if (backward && misplaced < least) {
+            least = misplaced;
+            found = i;
+        }
+    }
+    return found;
 }
 
 /* The last op before @op whose result a gradient from there on reads, of a gradient itself: an optimization barrier of jax.checkpoint lets nothing be brought

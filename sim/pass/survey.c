@@ -130,40 +130,17 @@ EchId ech_survey_after(const EchSurvey *survey, EchId op)
     return survey->ops[op].kind == ECH_OP_LOOP ? survey->end[op] : op + 1;
 }
 
-/* Of JAX's names of einsums ("bqhc,bkhc->bhqk"): whether some dimension is of both operands and of the result. */
-static bool has_batch(const char *operation)
-{
-    static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
-    const char *arrow = strstr(operation, "->");
-    if (!arrow)
-        return false;
-    const char *begin = arrow, *comma = NULL;
-    while (begin > operation && (begin[-1] == ',' || begin[-1] == '.' || g_ascii_isalpha(begin[-1])))
-        begin--;
-    for (const char *c = begin; c < arrow; c++)
-        comma = *c == ',' ? c : comma;
-    for (const char *c = begin; comma && c < comma; c++)
-        if (g_ascii_isalpha(*c) && memchr(comma, *c, (size_t)(arrow - comma)) && memchr(arrow + 2, *c, strspn(arrow + 2, letters)))
-            return true;
-    return false;
-}
-
-/* By the names of JAX's operations: dot_general, ragged_dot_general, conv_general_dilated. */
-static bool is_product(const char *operation)
-{
-    return strstr(operation, "_general") != NULL && !has_batch(operation);
-}
-
 bool ech_survey_fits_name(const EchSurvey *survey, EchId buffer, const char *pattern)
 {
     const EchBuffer *b = &survey->buffers[buffer];
     if (strcmp(pattern, "*") == 0 || g_pattern_match_simple(pattern, ech_trace_string(survey->t, b->name)) ||
         (b->role != ECH_ROLE_UNKNOWN && g_pattern_match_simple(pattern, ech_role_name((EchRole)b->role))))
         return true;
-    bool products = strcmp(pattern, ECH_PRODUCTS) == 0;
+    if (strcmp(pattern, ECH_PRODUCTS) == 0)
+        return b->product;
     g_auto(GStrv) lines = g_strsplit(ech_trace_string(survey->t, b->stack), "\n", -1);
     for (char **line = lines; *line; line++)
-        if (products ? is_product(*line) : g_pattern_match_simple(pattern, *line))
+        if (g_pattern_match_simple(pattern, *line))
             return true;
     return false;
 }

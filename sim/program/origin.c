@@ -2,11 +2,12 @@
  *
  * The instruction that defines an array often says only how it got there: a loop's stack of results is written by dynamic-update-slices that all come from the
  * line of the scan, a prefetch is a copy without a name, a kernel's result leaves by a tuple. What a reader wants is the operation that made the contents. */
+#include "sim/program/convolution.h"
 #include "sim/program/program.h"
 
 #include <string.h>
 
-enum { MOST_STEPS = 64 };
+enum { MOST_STEPS = 64, MOST_SEEN = 256 };
 
 /* Position @position of an instruction. */
 typedef struct {
@@ -149,4 +150,160 @@ EchId ech_program_origin(const EchProgram *program, EchId instruction, uint32_t 
         at = next;
     }
     return named;
+}
+
+/* ---- results of matrix products ---- */
+
+/* Of JAX's names of einsums ("bqhc,bkhc->bhqk"): whether some dimension is of both operands and of the result. */
+static bool names_batch(const char *operation)
+{
+    static const char letters[] = G_CSET_a_2_z G_CSET_A_2_Z;
+    const char *arrow = operation ? strstr(operation, "->") : NULL;
+    if (!arrow)
+        return false;
+    const char *begin = arrow, *comma = NULL;
+    while (begin > operation && (begin[-1] == ',' || begin[-1] == '.' || g_ascii_isalpha(begin[-1])))
+        begin--;
+    for (const char *c = begin; c < arrow; c++)
+        comma = *c == ',' ? c : comma;
+    for (const char *c = begin; comma && c < comma; c++)
+        if (g_ascii_isalpha(*c) && memchr(comma, *c, (size_t)(arrow - comma)) && memchr(arrow + 2, *c, strspn(arrow + 2, letters)))
+            return true;
+    return false;
+}
+
+static bool lists_any(const char *text, size_t n)
+{
+    int64_t first;
+    return text && ech_program_numbers(text, n, &first, 1) > 0;
+}
+
+/* libtpu writes what both sides of a dot have as dimensions of a convolution's window that are dilated. */
+static bool dilates(const EchInstruction *convolution)
+{
+    EchHloWindow window = ech_hlo_window(convolution);
+    bool any = false;
+    for (unsigned d = 0; d < window.n; d++)
+        any |= window.lhs_dilate[d] > 1;
+    return any;
+}
+
+/* A matrix product without batch dimensions, or a convolution. */
+static bool is_product(const EchInstruction *i)
+{
+    size_t n = 0;
+    const char *list = NULL;
+    bool convolves = i->op_name && strstr(i->op_name, "conv_general_dilated");
+    switch (i->opcode) {
+    case ECH_HLO_CONVOLUTION: return !names_batch(i->op_name) && (convolves || !dilates(i));
+    case ECH_HLO_DOT: list = ech_program_attribute(i, "lhs_batch_dims", &n); return !lists_any(list, n);
+    case ECH_HLO_CUSTOM_CALL:
+        if (!i->target || strstr(i->target, "triangular") || !(strstr(i->target, "cublas") || strstr(i->target, "cudnn$conv")))
+            return false;
+        list = ech_program_config(i, "lhs_batch_dimensions", &n);
+        return !lists_any(list, n);
+    default: return false;
+    }
+}
+
+/* An instruction of a kernel, inside of the fusions of @within. */
+typedef struct {
+    EchId id;
+    uint32_t position, within, steps; /* within: 1 + its place among the fusions; steps: operations that come between */
+} Seen;
+
+typedef struct {
+    EchId fusion;
+    uint32_t within;
+} Fused;
+
+/* The product of a kernel that @from holds, or that it is made of element by element with the fewest operations between; ECH_NONE: none. */
+static EchId product_behind(const EchProgram *p, EchId fusion, EchId from, uint32_t *ret_steps)
+{
+    Seen seen[MOST_SEEN] = {{from, 0, 1, 0}};
+    Fused fused[MOST_STEPS] = {{fusion, 0}};
+    const uint64_t count = p->shapes[p->instructions[from].shape].count;
+    uint32_t n_fused = 1;
+    EchId found = ECH_NONE;
+    for (uint32_t k = 0, n = 1; k < n; k++) {
+        const Seen at = seen[k];
+        const EchInstruction *i = &p->instructions[at.id];
+        Seen next = {ECH_NONE, 0, at.within, at.steps};
+        if (is_product(i) && p->shapes[i->shape].count == count && (found == ECH_NONE || at.steps < *ret_steps)) {
+            found = at.id;
+            *ret_steps = at.steps;
+        }
+        uint32_t first = 0, last = 0;
+        if (ech_hlo_is_elementwise((EchHlo)i->opcode)) {
+            last = i->n_operands;
+            next.steps += i->opcode != ECH_HLO_CONVERT;
+        } else if (moves_only(i)) {
+            last = MIN(i->n_operands, 1);
+        } else if (i->opcode == ECH_HLO_GET_TUPLE_ELEMENT && i->n_operands > 0 && i->number >= 0) {
+            EchId tuple = ech_program_operand(p, i, 0), shape = p->instructions[tuple].shape;
+            if ((uint64_t)i->number < p->shapes[shape].n_elements)
+                next.position = ech_program_member_position(p, shape, (uint32_t)i->number) + at.position;
+            last = 1;
+        } else if (i->opcode == ECH_HLO_FUSION && n_fused < MOST_STEPS && body_root(p, i) != ECH_NONE) {
+            fused[n_fused++] = (Fused){at.id, at.within};
+            Place inside = through_tuple(p, body_root(p, i), at.position);
+            next = (Seen){inside.id, inside.position, n_fused, at.steps};
+        } else if (i->opcode == ECH_HLO_PARAMETER && at.within > 1) {
+            const Fused *f = &fused[at.within - 1];
+            next = (Seen){operand(p, f->fusion, (uint32_t)CLAMP(i->number, 0, INT32_MAX), 0).id, 0, f->within, at.steps};
+        }
+        for (first = 0; first < MAX(last, 1) && n < MOST_SEEN; first++) {
+            Seen one = next;
+            one.id = last > 0 ? ech_program_operand(p, i, first) : next.id;
+            bool same = one.id != ECH_NONE && (p->shapes[p->instructions[one.id].shape].is_tuple || p->shapes[p->instructions[one.id].shape].count == count);
+            if (same)
+                seen[n++] = one;
+        }
+    }
+    return found;
+}
+
+/* What a fusion makes at @position, or stores in what is there: an instruction of its body. */
+static EchId element_of(const EchProgram *p, EchId fusion, uint32_t position)
+{
+    EchId root = body_root(p, &p->instructions[fusion]);
+    EchId made = root == ECH_NONE ? ECH_NONE : through_tuple(p, root, position).id;
+    for (unsigned step = 0; step < MOST_STEPS && made != ECH_NONE && p->instructions[made].opcode == ECH_HLO_BITCAST; step++)
+        made = operand(p, made, 0, 0).id;
+    return made != ECH_NONE && is_update(&p->instructions[made]) ? operand(p, made, 1, 0).id : made;
+}
+
+/* Whether what a fusion makes at @position is made of a product of its own, and nothing else that it makes is so with fewer operations; of what is on chip and
+ * what is not, which stays longer, the latter comes first. */
+static bool first_of_product(const EchProgram *p, EchId fusion, uint32_t position)
+{
+    const EchId element = element_of(p, fusion, position), shape = p->instructions[fusion].shape;
+    const bool on_chip = p->shapes[ech_program_subshape(p, shape, position)].space != ECH_SPACE_HBM;
+    uint32_t steps = 0;
+    EchId product = element == ECH_NONE ? ECH_NONE : product_behind(p, fusion, element, &steps);
+    for (uint32_t other = 0; product != ECH_NONE && other < p->shapes[shape].n_positions; other++) {
+        const EchShape *like = &p->shapes[ech_program_subshape(p, shape, other)];
+        EchId of = other == position || like->is_tuple ? ECH_NONE : element_of(p, fusion, other);
+        bool chip = like->space != ECH_SPACE_HBM;
+        uint32_t more = 0;
+        if (of == ECH_NONE || chip > on_chip || product_behind(p, fusion, of, &more) != product)
+            continue;
+        if (chip < on_chip || more < steps || (more == steps && other < position))
+            return false;
+    }
+    return product != ECH_NONE;
+}
+
+bool ech_program_is_product(const EchProgram *program, EchId instruction, uint32_t position)
+{
+    Place at = {instruction, position};
+    for (unsigned step = 0; step < MOST_STEPS && at.id != ECH_NONE; step++) {
+        const EchInstruction *i = &program->instructions[at.id];
+        if (i->opcode == ECH_HLO_FUSION && first_of_product(program, at.id, at.position))
+            return true;
+        if (is_product(i))
+            return at.position <= 1;
+        at = step_back(program, at);
+    }
+    return false;
 }

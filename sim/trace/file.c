@@ -179,6 +179,8 @@ static void print_buffer(Printer *p, const EchBuffer *b)
         put_text(out, " direct=1");
     if (b->managed)
         put_key(p, "managed=", b->managed);
+    if (b->product)
+        put_text(out, " product=1");
     if (b->rounded)
         put_key(p, "rounded=", b->rounded);
     if (b->dense)
@@ -759,6 +761,8 @@ static bool read_buffer(Reader *r, GError **error)
             ok = take_flag(r, &b.direct, error);
         } else if (take(r, "managed=")) {
             ok = take_managed(r, &b.managed, error);
+        } else if (take(r, "product=")) {
+            ok = take_flag(r, &b.product, error);
         } else if (take(r, "rounded=")) {
             ok = take_u64(r, &b.rounded, error);
         } else if (take(r, "dense=")) {

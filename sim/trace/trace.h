@@ -167,6 +167,7 @@ typedef struct {
     uint8_t upper_end; /**< 1: asked for from the upper end (BFC two-ended). */
     uint8_t direct;    /**< 1: a library's, of the driver itself: beside the program's allocator (NCCL's buffers). */
     uint8_t managed;   /**< EchManagedFlag: of the host's memory, but its pages come to the device where that touches them (cudaMallocManaged); 0: not so. */
+    uint8_t product;   /**< 1: the result of a matrix product without batch dimensions, or of a convolution, of a compiled program. */
     EchBytes bytes;    /**< Bytes the program asked for: padded size of an array, or the requested size. */
     EchBytes rounded;  /**< What the recorded allocator gave, or 0 where not recorded. */
     EchBytes dense;    /**< Unpadded bytes, or 0 where not known. */

@@ -3,7 +3,7 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB
 gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   IT DOES NOT FIT. 123 MiB of hbm are needed, 100 MiB are there.
-  Do first: make activations again (39.6 MiB, 1.13 ms a step): jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False.
+  Do first: make activations again (37.6 MiB, 1.13 ms a step): jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False.
   It takes 1.08 ms. Its critical path: latency inside kernels 81 %, hbm port 11 %, overhead 7 %.
   It needs 123 MiB of hbm; at its fullest that holds 100 MiB kept for later use, 16.0 MiB temporaries in use, 6.50 MiB arguments.
   Its temporaries then, by line of the program: gpt_step.py:32 (58 MiB), gpt_step.py:30 (24.6 MiB), gpt_step.py:21 (9 MiB), gpt_step.py:41 (8.00 MiB), gpt_step.py:26 (7.50 MiB), and others.
@@ -12,11 +12,11 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   as it is                                  123 MiB         -  1.08 ms         -
 
   What would make it fit
-   1  make activations again               39.6 MiB         -  1.13 ms    x1.053
-   2  products on host, the rest again     41.1 MiB     8 MiB  1.26 ms    x1.172
+   1  make activations again               37.6 MiB         -  1.13 ms    x1.053
+   2  products on host, the rest again     41.1 MiB     8 MiB  1.24 ms    x1.154
 
   What may
-   3  make again what needs no product      119 MiB         -        -         -
+   3  make again what needs no product      117 MiB         -        -         -
   (of what is made again there are at once at most: 13.5 MiB by 1, 13.5 MiB by 2; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
@@ -48,11 +48,11 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
    2  again, and arguments layer by layer  32.4 MiB  5.50 MiB        -         -
-   3  make activations again               37.6 MiB         -        -         -
-   4  products on host, the rest again     41.1 MiB     8 MiB        -         -
-   5  activations again or all on host     43.6 MiB  15.5 MiB        -         -
-   6  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
-   7  make again what needs no product      119 MiB         -        -         -
+   3  activations again or all on host     36.0 MiB     2 MiB        -         -
+   4  make activations again               37.6 MiB         -        -         -
+   5  products on host, the rest again     41.1 MiB     8 MiB        -         -
+   6  make again what needs no product      117 MiB         -        -         -
+   7  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --memory 60MiB | grep -c -- '--pass schedule'
 1
@@ -70,7 +70,7 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   What would save some
    1  make activations again               14.5 MiB         -   311 us    x0.996
-   2  products on host, the rest again     15.0 MiB    10 MiB   960 us    x3.076
+   2  products on host, the rest again     13.0 MiB     2 MiB   352 us    x1.128
 
   What may
    3  arguments on host, layer by layer    25.0 MiB  5.50 MiB   714 us    x2.288
@@ -120,9 +120,6 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    6  --set replay.unified_memory=true
 
 $ echelon advise traces/keras_cnn.h100 --device h100-sxm --memory 70MiB | sed -n '/make it fit/,/^$/p'
-  What would make it fit
-   1  activations again or all on host     70.0 MiB  88.0 MiB  62.0 ms    x3.043
-
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 2GiB --json | sed -n '/"activations on host, overlapped"/,/hbm_bytes/p'
       "does" : "activations on host, overlapped",
       "options" : "--pass offload:what=activations,idle=0,each=true,overlap=true,stash=5",
@@ -137,7 +134,7 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --
       "does" : "make activations again",
       "options" : "--pass remat:memory=100MiB",
       "fits" : true,
-      "hbm_bytes" : 41501444,
+      "hbm_bytes" : 39404292,
       "host_bytes" : 0,
       "again_at_once_bytes" : 14180352,
       "makespan_ps" : 1132988916,
@@ -175,30 +172,30 @@ $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:what=none --memory 115MiB | sed -n '/What may/,/^$/p;/^   1 .*--pass/p;/donated, too/p'
   What may
-   1* make activations again                112 MiB         -  2.07 ms    x1.142
-  (of what is made again there are at once at most: 18 MiB by 1; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
+   1* make activations again                108 MiB         -  2.18 ms    x1.200
+  (of what is made again there are at once at most: 32 MiB by 1; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   (*: with arguments donated, too)
-   1  --pass donate --pass remat:memory=92MiB
+   1  --pass donate --pass remat:memory=74MiB
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 34MiB | sed -n '/NOT FIT/,/It takes/p;/What may/,/^$/p;/not be enough/,/^$/p'
   IT DOES NOT FIT. 123 MiB of hbm are needed, 34 MiB are there.
   Try first: make activations again: jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False.
   It takes 1.08 ms. Its critical path: latency inside kernels 81 %, hbm port 11 %, overhead 7 %.
   What may
    1  make activations again               37.6 MiB         -        -         -
-   2  activations again or all on host     33.6 MiB  7.50 MiB  1.25 ms    x1.164
-   3  again, and arguments layer by layer  32.4 MiB  5.50 MiB  1.95 ms    x1.813
-   4  products on host, the rest again     41.1 MiB     8 MiB        -         -
-  (of what is made again there are at once at most: 13.5 MiB by 2, 13.5 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
+   2  again, and arguments layer by layer  32.4 MiB  5.50 MiB  1.93 ms    x1.796
+   3  products on host, the rest again     41.1 MiB     8 MiB        -         -
+  (of what is made again there are at once at most: 13.5 MiB by 2; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   What would not be enough
-   6  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
-   7  make again what needs no product      119 MiB         -        -         -
+   5  activations again or all on host     36.0 MiB     2 MiB        -         -
+   6  make again what needs no product      117 MiB         -        -         -
+   7  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
 $ sed '/^summary/d' tests/golden/data/small.yaml >$T/bare.yaml; COLUMNS=80 echelon advise tests/golden/data/recorded.ech --device $T/bare.yaml | head -2; cp tests/golden/data/recorded.ech $T/$(printf 'a-long-name-%.0s' 1 2 3 4 5 6 7).ech; COLUMNS=60 echelon advise $T/a-long*.ech --device tests/golden/data/small.yaml | head -3
 recorded on small

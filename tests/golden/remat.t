@@ -6,32 +6,31 @@ $ echelon run --trace gpt_everything.v5e --device tpu-v5e --engine native --pass
   - remat: left the trace as it is: of the 10.5 MiB that it holds at its fullest, making arrays again (2 could be) saves nothing
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. hbm 37.6 MiB of 79.1 GiB (0 %)
-  It takes 1.15 ms, bound by latency inside kernels (91 % of the critical path).
-    It takes 7.1 % longer: 1.08 ms -> 1.15 ms. Along the critical path: +177 us latency inside kernels, -64.9 us hbm port, -36 us overhead.
-  - remat: 19 arrays (94.1 MiB) made again instead of kept: 25 kernels run again, 65.9 us by their own times, and 12 inside those that read them
+  It takes 1.13 ms, bound by latency inside kernels (91 % of the critical path).
+    It takes 5.3 % longer: 1.08 ms -> 1.13 ms. Along the critical path: +161 us latency inside kernels, -66.1 us hbm port, -37 us overhead.
+  - remat: 18 arrays (92.1 MiB) made again instead of kept: 19 kernels run again, 57.5 us by their own times, and 11 inside those that read them
   - remat: 29 kernels that made only what is not kept are gone
   - remat: 2 MiB are kept of what iterations begin with
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
-  - remat: 7 arrays (9.50 MiB) kept: made of what is overwritten by then
-  - remat: 1 array (2 MiB) kept: the loops behind them take longer than they are not needed for
+  - remat: 1 array (512 KiB) kept: made of what is overwritten by then
+  - remat: 1 array (512 KiB) kept: the loops behind them take longer than they are not needed for
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:memory=24MiB,products=false 2>&1 | grep -E 'It (fits|takes)|remat:'
   after pass remat:memory=24MiB,products=false
-  It fits. hbm 119 MiB of 79.1 GiB (0 %)
-  It takes 1.07 ms, bound by latency inside kernels (81 % of the critical path).
-    It takes 0.2 % less time: 1.08 ms -> 1.07 ms. Along the critical path: -7.67 us latency inside kernels, +4 us overhead, +1.29 us hbm port.
-  - remat: 119 MiB are left at the fullest moment, in use there or dearer to bring back
-  - remat: 2 arrays (6 MiB) made again instead of kept: 1 kernel run again, 673 ns by their own times, and 2 inside those that read them
+  It fits. hbm 117 MiB of 79.1 GiB (0 %)
+  It takes 1.08 ms, bound by latency inside kernels (83 % of the critical path).
+    It takes 0.2 % longer: 1.08 ms -> 1.08 ms. Along the critical path: +22.5 us latency inside kernels, -12.1 us hbm port, -8 us overhead.
+  - remat: 117 MiB are left at the fullest moment, in use there or dearer to bring back
+  - remat: 3 arrays (8 MiB) made again instead of kept: 1 kernel run again, 673 ns by their own times, and 3 inside those that read them
   - remat: 2 kernels that made only what is not kept are gone
   - remat: 2 MiB are kept of what iterations begin with
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
-  - remat: 1 array (512 KiB) kept: made of what is overwritten by then
-  - remat: 29 arrays (107 MiB) kept: matrix products would have to run again (products=true)
+  - remat: 22 arrays (93.1 MiB) kept: matrix products would have to run again (products=true)
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
-  It fits. hbm 112 MiB of 79.1 GiB (0 %)
-  It takes 2.07 ms, bound by latency inside kernels (40 % of the critical path).
-    It takes 14.2 % longer: 1.82 ms -> 2.07 ms. Along the critical path: +120 us latency inside kernels, +91.9 us matrix unit, +27 us overhead, +19.6 us others.
-  - remat: 14 arrays (88 MiB) made again instead of kept: 51 kernels run again, 138 us by their own times, and 1 inside those that read them
-  - remat: 6 kernels that made only what is not kept are gone
+  It fits. hbm 108 MiB of 79.1 GiB (0 %)
+  It takes 2.18 ms, bound by latency inside kernels (40 % of the critical path).
+    It takes 20.0 % longer: 1.82 ms -> 2.18 ms. Along the critical path: +179 us latency inside kernels, +102 us matrix unit, +46.0 us hbm port, +36 us others.
+  - remat: 22 arrays (146 MiB) made again instead of kept: 69 kernels run again, 206 us by their own times, and 1 inside those that read them
+  - remat: 7 kernels that made only what is not kept are gone
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
   - remat: 1 array (1.50 MiB) kept: made of what is overwritten by then
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:names=nothing* 2>&1 | grep -E 'It (fits|takes)|remat:'
@@ -53,20 +52,16 @@ A GPT step on an H100 that keeps everything, makes it again, or sends it to the 
   kept                  fits     time  x first    needed      peak    to dev  from dev  bound by
   --------------------  ----  -------  -------  --------  --------  --------  --------  ----------------------
   everything            yes   1.08 ms    1.000   123 MiB         -         -         -  latency inside kernels
-  all but cheap ones    yes   1.07 ms    0.998   119 MiB         -         -         -  latency inside kernels
-  80 MiB                yes   1.13 ms    1.053  39.6 MiB         -         -         -  latency inside kernels
-  as little as can be   yes   1.15 ms    1.071  37.6 MiB         -         -         -  latency inside kernels
+  all but cheap ones    yes   1.08 ms    1.002   117 MiB         -         -         -  latency inside kernels
+  80 MiB                yes   1.13 ms    1.053  37.6 MiB         -         -         -  latency inside kernels
+  as little as can be   yes   1.13 ms    1.053  37.6 MiB         -         -         -  latency inside kernels
   60 MiB, rest on host  yes   6.79 ms    6.311  54.5 MiB  87.5 MiB  93.5 MiB   152 MiB  host link from device
   all on host           yes   21.6 ms   20.071  54.5 MiB   112 MiB   516 MiB   406 MiB  host link to device
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --set device.memories.hbm.available=130MiB | sed -n '/ fit\./,/It takes/p' | sed '$d'
-  It may fit. hbm 112 MiB of 130 MiB (86 %)
-  Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says; that would be 134 MiB of hbm. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
-  Of what is made again 18 MiB are there at once at most. jax.checkpoint has all there that a block makes: what a block makes beyond 18 MiB it needs besides.
-  JAX would not run it as it is: it takes three quarters of the memory, 97.5 MiB; nor would the process's context, 512 MiB, have room beside it.
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --pass offload --set device.memories.hbm.available=110MiB | sed -n '/ fit\./,/It takes/p' | sed '$d'
-  It may fit. hbm 100 MiB of 110 MiB (91 %), host 15.5 MiB of 2 TiB (0 %)
+  It may fit. hbm 96.0 MiB of 110 MiB (87 %), host 17.5 MiB of 2 TiB (0 %)
   Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says. XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 215 MiB of hbm, or more: --pass schedule, after offload, tells. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
-  Of what is made again 18 MiB are there at once at most. jax.checkpoint has all there that a block makes: what a block makes beyond 18 MiB it needs besides.
+  Of what is made again 32 MiB are there at once at most. jax.checkpoint has all there that a block makes: what a block makes beyond 32 MiB it needs besides.
   JAX would not run it as it is: it takes three quarters of the memory, 82.5 MiB; nor would the process's context, 512 MiB, have room beside it.
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --pass 'remat:modules=blocks.*' | grep -A5 'Who asked'
   Who asked for it (forward, recomputed, backward)
@@ -79,7 +74,7 @@ $ printf 'trace: gpt_unrolled_kept.h100\ndevice: h100-sxm\nset: {device.memories
   passes               fits     time  x first  hbm needed  bound by
   -------------------  ----  -------  -------  ----------  ----------------------
   none                 NO    1.82 ms    1.000     180 MiB  hbm port
-  remat:memory=112MiB  may   2.07 ms    1.139     112 MiB  latency inside kernels
-  remat                may   2.07 ms    1.142     112 MiB  latency inside kernels
+  remat:memory=112MiB  may   2.07 ms    1.138     112 MiB  latency inside kernels
+  remat                yes   2.18 ms    1.200     108 MiB  latency inside kernels
 
-2
+1

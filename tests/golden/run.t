@@ -1124,21 +1124,21 @@ $ echelon run --trace traces/sharded_mlp.v5e --device l4 --set 'device.links.pci
 $ echelon run break_even | sed -n '4,21p'
   activations, host link     fits     time  x first   needed      peak    to dev  from dev  bound by
   -------------------------  ----  -------  -------  -------  --------  --------  --------  ---------------------
-  made again, x0.5           yes   1.97 ms    1.000  126 MiB         -         -         -  hbm port
-  made again, x1             yes   1.97 ms    1.000  126 MiB         -         -         -  hbm port
-  made again, x2             yes   1.97 ms    1.000  126 MiB         -         -         -  hbm port
-  made again, x4             yes   1.97 ms    1.000  126 MiB         -         -         -  hbm port
-  made again, x8             yes   1.97 ms    1.000  126 MiB         -         -         -  hbm port
-  on host, waited for, x0.5  yes   6.16 ms    3.127  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
-  on host, waited for, x1    yes   4.07 ms    2.067  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
-  on host, waited for, x2    yes   2.97 ms    1.510  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
-  on host, waited for, x4    yes   2.50 ms    1.271  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
-  on host, waited for, x8    yes   2.34 ms    1.190  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
-  on host, overlapped, x0.5  yes   4.58 ms    2.328  128 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
-  on host, overlapped, x1    yes   2.47 ms    1.255  128 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
-  on host, overlapped, x2    yes   1.83 ms    0.929  138 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
-  on host, overlapped, x4    yes   1.83 ms    0.929  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
-  on host, overlapped, x8    yes   1.83 ms    0.929  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  made again, x0.5           yes   1.97 ms    1.000  128 MiB         -         -         -  hbm port
+  made again, x1             yes   1.97 ms    1.000  128 MiB         -         -         -  hbm port
+  made again, x2             yes   1.97 ms    1.000  128 MiB         -         -         -  hbm port
+  made again, x4             yes   1.97 ms    1.000  128 MiB         -         -         -  hbm port
+  made again, x8             yes   1.97 ms    1.000  128 MiB         -         -         -  hbm port
+  on host, waited for, x0.5  yes   6.16 ms    3.130  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
+  on host, waited for, x1    yes   4.07 ms    2.069  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
+  on host, waited for, x2    yes   2.97 ms    1.512  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
+  on host, waited for, x4    yes   2.50 ms    1.272  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, waited for, x8    yes   2.34 ms    1.191  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, overlapped, x0.5  yes   4.58 ms    2.330  128 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
+  on host, overlapped, x1    yes   2.47 ms    1.256  128 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
+  on host, overlapped, x2    yes   1.83 ms    0.930  138 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
+  on host, overlapped, x4    yes   1.83 ms    0.930  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, overlapped, x8    yes   1.83 ms    0.930  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
 
 $ echelon run --trace tests/golden/data/exact.ech --device h100-sxm | grep '32-bit'; for device in v100-16 mi300x tpu-v5e; do echelon run --trace tests/golden/data/exact.ech --device $device | grep '32-bit'; done; sed 's/matrix:f32/matrix:tf32/' tests/golden/data/exact.ech >$T/rounded.ech && echelon run --trace $T/rounded.ech --device h100-sxm | grep '32-bit'
   - 100 % of the kernels' time are products of 32-bit floats as they are, which tensor cores do not do: in bf16 (torch.autocast), or rounded to TF32 where that is enough (torch.set_float32_matmul_precision("high")), they do

@@ -50,9 +50,10 @@ static void assert_lossless(const EchTrace *trace, const char *what)
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
         const EchBuffer *a = &ech_trace_buffers(trace)[i], *b = &ech_trace_buffers(again)[i];
         ck_assert_msg(a->memory == b->memory && a->role == b->role && a->dtype == b->dtype && a->resident == b->resident && a->upper_end == b->upper_end &&
-                          a->direct == b->direct && a->bytes == b->bytes && a->rounded == b->rounded && a->dense == b->dense && a->offset == b->offset &&
-                          a->address == b->address && a->alias_of == b->alias_of && a->alias_offset == b->alias_offset && a->loop == b->loop &&
-                          a->queue == b->queue && a->segment == b->segment && strcmp(ech_trace_string(trace, a->name), ech_trace_string(again, b->name)) == 0 &&
+                          a->direct == b->direct && a->product == b->product && a->bytes == b->bytes && a->rounded == b->rounded && a->dense == b->dense &&
+                          a->offset == b->offset && a->address == b->address && a->alias_of == b->alias_of && a->alias_offset == b->alias_offset &&
+                          a->loop == b->loop && a->queue == b->queue && a->segment == b->segment &&
+                          strcmp(ech_trace_string(trace, a->name), ech_trace_string(again, b->name)) == 0 &&
                           strcmp(ech_trace_string(trace, a->pool), ech_trace_string(again, b->pool)) == 0 &&
                           strcmp(ech_trace_string(trace, a->stack), ech_trace_string(again, b->stack)) == 0 &&
                           strcmp(ech_trace_string(trace, a->shape), ech_trace_string(again, b->shape)) == 0,
@@ -128,6 +129,7 @@ static EchTrace *random_trace(GRand *rand)
         buffer.dtype = (uint8_t)g_rand_int_range(rand, 0, ECH_N_DTYPES);
         buffer.resident = 1;
         buffer.upper_end = g_rand_boolean(rand);
+        buffer.product = g_rand_boolean(rand);
         buffer.bytes = (EchBytes)g_rand_int_range(rand, 0, 1 << 30);
         buffer.rounded = any_u64(rand);
         buffer.dense = any_u64(rand);

@@ -567,8 +567,10 @@ START_TEST(fewer_bytes)
     ech_trace_builder_use(b, a, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
     EchId first = (EchId)ech_trace_builder_n_ops(b) - 1;
     ech_trace_builder_peek_op(b, first)->estimate = estimated[_i].whole * ms;
+    EchId between = (EchId)ech_trace_builder_n_ops(b) + 1;
     pass_time(b, large);
     ech_test_kernel(b, 30 * ms, a, ECH_READ, GB);
+    ech_trace_builder_dep(b, between, 0);
     (void)ech_test_put(b, ECH_OP_FREE, a);
     g_autoptr(EchTrace) in = ech_test_finish(b);
     const char *const specs[] = {"remat", NULL};
@@ -596,9 +598,11 @@ static EchTrace *streamed(unsigned n)
         ech_trace_builder_use(b, other, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
     (void)ech_test_put(b, ECH_OP_ALLOC, large);
     ech_test_kernel(b, 400 * ms, large, ECH_WRITE, GB);
+    EchId between = (EchId)ech_trace_builder_n_ops(b) - 1;
     (void)ech_test_put(b, ECH_OP_FREE, large);
     (void)ech_test_put(b, ECH_OP_ALLOC, out);
     make(b, ECH_WORK_VECTOR, 5 * ms, a, out, GB);
+    ech_trace_builder_dep(b, between, 0);
     if (n > 1) {
         ech_trace_builder_use(b, other, ECH_READ, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
         (void)ech_test_put(b, ECH_OP_FREE, other);

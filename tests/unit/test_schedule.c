@@ -1,6 +1,7 @@
 /* The schedule pass, and the scheduler behind it: against what XLA's compilers made of the same, by hand what its rules say, and what it must not do. */
 #include "models/device/device_yaml.h"
 #include "models/place/latency_hiding.h"
+#include "models/place/sooner.h"
 #include "tests/support/made.h"
 #include "tests/support/random.h"
 
@@ -250,6 +251,97 @@ START_TEST(at_random)
 }
 END_TEST
 
+/* ---- sooner ---- */
+
+/* Steps 0 to 3 make arrays of 100 bytes each of the one before; 4 to 7 read what 3 to 0 made, last of all, and make one of so many bytes that stays; in the
+ * second case through a step of each that turns it round, and does not pay alone. */
+static const struct {
+    int64_t made;
+    bool turned, stays;
+    uint32_t sooner;
+} gradients[] = {{10, false, false, 3}, {100, false, false, 0}, {150, false, false, 0}, {10, true, false, 6}, {120, true, false, 0}, {10, false, true, 0}};
+
+START_TEST(sooner)
+{
+    enum { N = 4 };
+    const bool turned = gradients[_i].turned;
+    EchHideStep steps[3 * N] = {0};
+    EchHideOrder orders[3 * N];
+    EchHideArray arrays[3 * N];
+    uint32_t users[6 * N], order[3 * N];
+    bool stays[3 * N] = {0};
+    EchHideProblem p = {.steps = steps, .n_steps = turned ? 3 * N : 2 * N, .orders = orders, .arrays = arrays, .users = users, .memory = UINT64_MAX};
+    uint32_t n_users = 0;
+    for (uint32_t k = 1; k < N; k++)
+        orders[p.n_orders++] = (EchHideOrder){k - 1, k, false};
+    for (uint32_t k = 0; k < N; k++) {
+        const uint32_t reader = N + (N - 1 - k) * (turned ? 2 : 1), last = reader + turned;
+        arrays[p.n_arrays++] = (EchHideArray){.bytes = 100, .first_user = n_users, .n_users = k + 1 < N ? 3 : 2};
+        users[n_users++] = k;
+        if (k + 1 < N)
+            users[n_users++] = k + 1;
+        users[n_users++] = reader;
+        orders[p.n_orders++] = (EchHideOrder){k, reader, false};
+        if (turned) {
+            arrays[p.n_arrays++] = (EchHideArray){.bytes = 100, .first_user = n_users, .n_users = 2};
+            users[n_users++] = reader;
+            users[n_users++] = last;
+            orders[p.n_orders++] = (EchHideOrder){reader, last, false};
+        }
+        arrays[p.n_arrays++] = (EchHideArray){.bytes = gradients[_i].made, .first_user = n_users, .n_users = 1, .left = true};
+        users[n_users++] = last;
+        stays[reader] = gradients[_i].stays;
+    }
+    ck_assert_uint_eq(ech_order_sooner(&p, stays, order), gradients[_i].sooner);
+    for (uint32_t k = 0; k < p.n_steps; k++)
+        ck_assert(gradients[_i].sooner > 0 || order[k] == k);
+    /* What the first made is read right behind the second, which reads it, too: the former's own reader comes before the third. */
+    for (uint32_t k = 0; k + 1 < N && gradients[_i].sooner > 0; k++)
+        ck_assert_uint_lt(place_of(order, p.n_steps, N + (N - 1 - k) * (turned ? 2 : 1) + turned), place_of(order, p.n_steps, k + 1));
+}
+END_TEST
+
+/* Whatever the computation: each step once, behind what comes before it; those that stay in their order. */
+START_TEST(sooner_at_random)
+{
+    enum { STEPS = 12, ORDERS = 24, ARRAYS = 10 };
+    uint64_t state = ech_test_seed() + (uint64_t)_i;
+    EchHideStep steps[STEPS] = {0};
+    EchHideOrder orders[ORDERS];
+    EchHideArray arrays[ARRAYS];
+    uint32_t users[ARRAYS * STEPS], order[STEPS], n = (uint32_t)(ech_test_draw(&state) % (STEPS + 1)), n_users = 0;
+    bool stays[STEPS], seen[STEPS] = {0};
+    EchHideProblem p = {.steps = steps, .n_steps = n, .orders = orders, .arrays = arrays, .users = users};
+    for (uint32_t k = 0; k < n; k++)
+        stays[k] = ech_test_draw(&state) % 3 == 0;
+    for (uint32_t wanted = n > 1 ? (uint32_t)(ech_test_draw(&state) % ORDERS) : 0; p.n_orders < wanted; p.n_orders++) {
+        uint32_t first = (uint32_t)(ech_test_draw(&state) % (n - 1));
+        orders[p.n_orders] = (EchHideOrder){first, first + 1 + (uint32_t)(ech_test_draw(&state) % (n - first - 1)), false};
+    }
+    for (uint32_t a = 0; a < ARRAYS && n > 0; a++) {
+        arrays[a] = (EchHideArray){
+            .bytes = (int64_t)(ech_test_draw(&state) % 500), .first_user = n_users, .given = ech_test_draw(&state) % 2, .left = ech_test_draw(&state) % 2};
+        for (uint32_t k = 0; k < n; k++)
+            if (ech_test_draw(&state) % 3 == 0) {
+                users[n_users++] = k;
+                arrays[a].n_users++;
+            }
+        p.n_arrays++;
+    }
+    uint32_t last = 0, counted = ech_order_sooner(&p, stays, order), before = 0;
+    for (uint32_t k = 0; k < n; k++) {
+        ck_assert(order[k] < n && !seen[order[k]]);
+        seen[order[k]] = true;
+        ck_assert(!stays[order[k]] || order[k] >= last);
+        last = stays[order[k]] ? order[k] : last;
+        before += order[k] != k;
+    }
+    ck_assert(counted > 0 || before == 0);
+    for (uint32_t o = 0; o < p.n_orders; o++)
+        ck_assert_uint_lt(place_of(order, n, orders[o].before), place_of(order, n, orders[o].after));
+}
+END_TEST
+
 /* ---- the pass ---- */
 
 /* A gigabyte takes 10 ms through the memory and 100 ms over the link. */
@@ -472,14 +564,15 @@ static void named_kernel(EchTraceBuilder *b, const char *operation, EchId target
     ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack = ech_trace_builder_string(b, operation, -1);
 }
 
-/* What jax.checkpoint's policy for dots sends goes out once and comes back once, behind the gradient before it; products with dimensions of a batch stay, as
- * far as names of einsums tell, and what a gradient makes and reads. */
+/* What jax.checkpoint's policy for dots sends goes out once and comes back once, behind the gradient before it; what no product made stays, and what a gradient
+ * makes and reads. */
 static const struct {
     const char *operation;
-    bool sent;
+    bool product, sent;
 } made[] = {
-    {"jit(f)/jvp(...i,io->...o)/dot_general", true}, {"jit(f)/jvp()/dot_general", true}, {"jit(f)/jvp(bqhc,bkhc->bhqk)/dot_general", false},
-    {"jit(f)/jvp()/conv_general_dilated", true},     {"jit(f)/jvp()/tanh", false},       {"jit(f)/transpose(jvp(ti,io->to))/dot_general", false},
+    {"jit(f)/jvp()/dot_general", true, true},
+    {"jit(f)/jvp()/tanh", false, false},
+    {"jit(f)/transpose(jvp(ti,io->to))/dot_general", true, false},
 };
 
 START_TEST(products)
@@ -489,6 +582,7 @@ START_TEST(products)
     g_autoptr(EchTraceBuilder) b = ech_test_begin();
     EchId array = ech_test_buffer(b, "array", GB, ECH_ROLE_TEMPORARY, false), gradient = ech_test_buffer(b, "gradient", GB, ECH_ROLE_TEMPORARY, true);
     ech_trace_builder_peek_buffer(b, array)->stack = ech_trace_builder_string(b, made[_i].operation, -1);
+    ech_trace_builder_peek_buffer(b, array)->product = made[_i].product;
     if (strstr(made[_i].operation, "transpose") != NULL)
         named_kernel(b, "jit(f)/transpose(jvp())/mul", gradient, ECH_WRITE);
     (void)ech_test_put(b, ECH_OP_ALLOC, array);
@@ -531,6 +625,8 @@ int main(void)
     tcase_add_test(tcase, fetched_within);
     tcase_add_test(tcase, updated);
     tcase_add_loop_test(tcase, at_random, 0, 300);
+    tcase_add_loop_test(tcase, sooner, 0, G_N_ELEMENTS(gradients));
+    tcase_add_loop_test(tcase, sooner_at_random, 0, 300);
     tcase_add_loop_test(tcase, state, 0, G_N_ELEMENTS(ways));
     tcase_add_test(tcase, of_its_own);
     tcase_add_test(tcase, waited_for_with_others);

@@ -208,6 +208,66 @@ START_TEST(origin_of_arrays)
 }
 END_TEST
 
+/* Kernels that add and squash what a product makes, TPUs' and GPUs'. */
+static const char multiplying[] =
+    "HloModule f, is_scheduled=true\n\n"
+    "%both (p0: f32[8,128], p1: f32[128,128], p2: f32[8,128]) -> (f32[8,128], f32[8,128], f32[8]) {\n"
+    "  %p0 = f32[8,128]{1,0:T(8,128)} parameter(0)\n  %p1 = f32[128,128]{1,0:T(8,128)} parameter(1)\n  %p2 = f32[8,128]{1,0:T(8,128)} parameter(2)\n"
+    "  %conv = f32[8,128]{1,0:T(8,128)} convolution(%p0, %p1), dim_labels=bf_io->bf, metadata={op_name=\"jit(f)/jvp()/dot_general\"}\n"
+    "  %sum = f32[8,128]{1,0:T(8,128)} add(%conv, %p2), metadata={op_name=\"jit(f)/jvp()/add\"}\n"
+    "  %squashed = f32[8,128]{1,0:T(8,128)} tanh(%sum), metadata={op_name=\"jit(f)/jvp()/tanh\"}\n  %zero = f32[]{:T(128)} constant(0)\n"
+    "  %rows = f32[8]{0:T(128)} reduce(%conv, %zero), dimensions={1}, to_apply=%add\n"
+    "  ROOT %t = (f32[8,128]{1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)}, f32[8]{0:T(128)}) tuple(%squashed, %sum, %rows)\n}\n\n"
+    "%add (x: f32[], y: f32[]) -> f32[] {\n  %x = f32[]{:T(128)} parameter(0)\n  %y = f32[]{:T(128)} parameter(1)\n"
+    "  ROOT %s = f32[]{:T(128)} add(%x, %y)\n}\n\n"
+    "%inner (q0: f32[8,128], q1: f32[128,128]) -> f32[8,128] {\n"
+    "  %q0 = f32[8,128]{1,0:T(8,128)} parameter(0)\n  %q1 = f32[128,128]{1,0:T(8,128)} parameter(1)\n"
+    "  ROOT %dot = f32[8,128]{1,0:T(8,128)} dot(%q0, %q1), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n}\n\n"
+    "%outer (r0: f32[8,128], r1: f32[128,128]) -> f32[8,128] {\n"
+    "  %r0 = f32[8,128]{1,0:T(8,128)} parameter(0)\n  %r1 = f32[128,128]{1,0:T(8,128)} parameter(1)\n"
+    "  %nested = f32[8,128]{1,0:T(8,128)} fusion(%r0, %r1), kind=kOutput, calls=%inner\n"
+    "  ROOT %half = f32[8,128]{1,0:T(8,128)} negate(%nested), metadata={op_name=\"jit(f)/jvp()/neg\"}\n}\n\n"
+    "%of_batches (u0: f32[4,8,128], u1: f32[4,128,8]) -> f32[4,8,8] {\n"
+    "  %u0 = f32[4,8,128]{2,1,0:T(8,128)} parameter(0)\n  %u1 = f32[4,128,8]{2,1,0:T(8,128)} parameter(1)\n"
+    "  ROOT %dilated = f32[4,8,8]{2,1,0:T(8,128)} convolution(%u0, %u1), window={size=4 stride=3 lhs_dilate=4}, dim_labels=0bf_0io->0bf, "
+    "metadata={op_name=\"jit(f)/jvp()/dot_general\"}\n}\n\n"
+    "%of_image (v0: f32[4,8,128], v1: f32[4,128,8]) -> f32[4,8,8] {\n"
+    "  %v0 = f32[4,8,128]{2,1,0:T(8,128)} parameter(0)\n  %v1 = f32[4,128,8]{2,1,0:T(8,128)} parameter(1)\n"
+    "  ROOT %image = f32[4,8,8]{2,1,0:T(8,128)} convolution(%v0, %v1), window={size=4 stride=3 lhs_dilate=4}, dim_labels=0bf_0io->0bf, "
+    "metadata={op_name=\"jit(f)/jvp()/conv_general_dilated\"}\n}\n\n"
+    "ENTRY %main (a: f32[8,128], w: f32[128,128], c: f32[4,8,128], d: f32[4,128,8]) -> f32[8,128] {\n"
+    "  %a = f32[8,128]{1,0:T(8,128)} parameter(0)\n  %w = f32[128,128]{1,0:T(8,128)} parameter(1)\n"
+    "  %c = f32[4,8,128]{2,1,0:T(8,128)} parameter(2)\n  %d = f32[4,128,8]{2,1,0:T(8,128)} parameter(3)\n"
+    "  %fused = (f32[8,128]{1,0:T(8,128)}, f32[8,128]{1,0:T(8,128)}, f32[8]{0:T(128)}) fusion(%a, %w, %a), kind=kOutput, calls=%both\n"
+    "  %first = f32[8,128]{1,0:T(8,128)} get-tuple-element(%fused), index=0\n  %second = f32[8,128]{1,0:T(8,128)} get-tuple-element(%fused), index=1\n"
+    "  %twice = f32[8,128]{1,0:T(8,128)} fusion(%second, %w), kind=kOutput, calls=%outer\n"
+    "  %plain = f32[8,128]{1,0:T(8,128)} exponential(%twice)\n"
+    "  %batches = f32[4,8,8]{2,1,0:T(8,128)} fusion(%c, %d), kind=kOutput, calls=%of_batches\n"
+    "  %convolved = f32[4,8,8]{2,1,0:T(8,128)} fusion(%c, %d), kind=kOutput, calls=%of_image\n"
+    "  %gemm = (f32[8,128]{1,0}, s8[1024]{0}) custom-call(%a, %w), custom_call_target=\"__cublas$gemm\", "
+    "backend_config={\"gemm_backend_config\":{\"dot_dimension_numbers\":{\"lhs_contracting_dimensions\":[\"1\"],\"lhs_batch_dimensions\":[]}}}\n"
+    "  %gemms = (f32[4,8,8]{2,1,0}, s8[1024]{0}) custom-call(%c, %d), custom_call_target=\"__cublas$gemm\", "
+    "backend_config={\"gemm_backend_config\":{\"dot_dimension_numbers\":{\"lhs_contracting_dimensions\":[\"2\"],\"lhs_batch_dimensions\":[\"0\"]}}}\n"
+    "  ROOT %last = f32[8,128]{1,0:T(8,128)} add(%plain, %first)\n}\n";
+
+START_TEST(products)
+{
+    g_autoptr(EchImport) import = read_bytes(multiplying, strlen(multiplying), "hlo");
+    const EchProgram *p = import->program;
+    static const struct {
+        const char *name;
+        uint32_t position;
+        bool product;
+    } cases[] = {
+        {"fused", 1, false}, {"fused", 2, true},    {"fused", 3, false},    {"second", 0, true}, {"first", 0, false}, {"twice", 0, true},  {"plain", 0, false},
+        {"a", 0, false},     {"batches", 0, false}, {"convolved", 0, true}, {"gemm", 1, true},   {"gemm", 2, false},  {"gemms", 1, false},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++)
+        ck_assert_msg(ech_program_is_product(p, (EchId)(named(p, cases[i].name) - p->instructions), cases[i].position) == cases[i].product, "%s, %u",
+                      cases[i].name, cases[i].position);
+}
+END_TEST
+
 /* What the trace says of them, and how often a kernel of the loop runs although most iterations are skipped. */
 START_TEST(stacks_and_counts)
 {
@@ -347,6 +407,7 @@ int main(void)
     tcase_add_test(tcase, frames_of_proto);
     tcase_add_test(tcase, shared_configurations_of_proto);
     tcase_add_test(tcase, origin_of_arrays);
+    tcase_add_test(tcase, products);
     tcase_add_test(tcase, stacks_and_counts);
     tcase_add_loop_test(tcase, donations, 0, 8);
     tcase_add_loop_test(tcase, kernels_of_the_programs_own, 0, 3);
