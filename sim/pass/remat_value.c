@@ -547,6 +547,12 @@ static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId b
         Place read = {.op = made_by, .region = at.region, .site = at.site, .target = at.target};
         return resolve(r, read, from, bytes, depth + 1, inputs);
     }
+    /* What is to be kept is not made again for others either. */
+    if (*r->asked.keep != '\0' && ech_survey_fits_name(s, buffer, r->asked.keep) && can_stay(r, buffer, made_by, at)) {
+        (void)g_hash_table_add(r->stays, GUINT_TO_POINTER(buffer));
+        add_input(inputs, ECH_REMAT_KEPT, buffer, bytes);
+        return ECH_REMAT_OK;
+    }
     uint32_t value;
     const Mark mark = {r->runs->len, r->values->len, r->inputs->len, r->bindings->len, r->carries->len};
     EchRematReason why = g_hash_table_contains(r->stays, GUINT_TO_POINTER(buffer)) ? ECH_REMAT_GONE : make_value(r, made_by, buffer, at, depth, &value);

@@ -70,7 +70,7 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   What would save some
    1  make activations again               14.5 MiB         -   311 us    x0.996
-   2  products on host, the rest again     13.0 MiB     2 MiB   352 us    x1.128
+   2  products on host, the rest again     15.0 MiB    10 MiB   960 us    x3.076
 
   What may
    3  arguments on host, layer by layer    25.0 MiB  5.50 MiB   714 us    x2.288

@@ -19,7 +19,7 @@ true
 true
 true
 true
-untrue: 1  make activations again                112 MiB         -  2.07 ms    x1.139
+true
 true
 true
 $ echelon info tests/fuzz/corpus/memory_figures/summary.txt >$T/out; sed -n '/^    \$ echelon info tests.fuzz/,/\.\.\.$/p' README.md | sed '1d;$d;s/^ *//' | while read -r line; do grep -qF -- "$line" $T/out && echo true || echo "untrue: $line"; done
