@@ -143,16 +143,23 @@ static void drop_idle(Writer *w)
     g_autofree EchId *heir = find_heirs(w, had);
     for (size_t b = 0; b < s->n_buffers; b++)
         w->reads[b] += !had[b];
-    for (EchId i = (EchId)s->n; i-- > 0;) {
-        if (s->ops[i].kind == ECH_OP_FREE && heir[s->ops[i].target] != ECH_NONE && w->reads[heir[s->ops[i].target]] == 0)
-            w->reads[s->ops[i].target]--;
-        bool can = ech_op_is_work(&s->ops[i]);
-        if (!can || s->ops[i].n_uses == 0 || has_readers(w, i) || ech_remat_is_message(s, i))
-            continue;
-        w->dropped[i] = true;
-        for (uint32_t u = 0; u < s->ops[i].n_uses; u++) {
-            const EchUse *use = &s->uses[s->ops[i].first_use + u];
-            w->reads[ech_survey_root(s, use->buffer)] -= reads_kept(w, i, use);
+    /* Again where one that is gone was, around a loop, all that read what a later one makes. */
+    g_autofree bool *passed = g_new0(bool, s->n + 1);
+    for (bool more = true; more;) {
+        more = false;
+        for (EchId i = (EchId)s->n; i-- > 0;) {
+            if (s->ops[i].kind == ECH_OP_FREE && !passed[i] && heir[s->ops[i].target] != ECH_NONE && w->reads[heir[s->ops[i].target]] == 0) {
+                w->reads[s->ops[i].target]--;
+                passed[i] = more = true;
+            }
+            bool can = ech_op_is_work(&s->ops[i]) && !w->dropped[i];
+            if (!can || s->ops[i].n_uses == 0 || has_readers(w, i) || ech_remat_is_message(s, i))
+                continue;
+            w->dropped[i] = more = true;
+            for (uint32_t u = 0; u < s->ops[i].n_uses; u++) {
+                const EchUse *use = &s->uses[s->ops[i].first_use + u];
+                w->reads[ech_survey_root(s, use->buffer)] -= reads_kept(w, i, use);
+            }
         }
     }
     for (EchId i = 0; i < s->n; i++) {

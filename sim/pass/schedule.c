@@ -95,6 +95,7 @@ typedef struct {
     uint32_t *flying;          /* per LOOP: copies under way at a time inside */
     EchBytes most, most_first; /* bytes of the device; with EchHideRules.first */
     bool sooner;               /* ech_schedule_sooner */
+    bool remade;               /* a TPU's compiler had to make arrays again to come down to memory */
 } Pass;
 
 static Copy *copy_at(const Pass *p, uint32_t k)
@@ -675,15 +676,16 @@ static bool keep_to_memory(const Pass *p, const EchHideProblem *problem, uint32_
     return most <= room;
 }
 
-/* What programs compiled in little room show of libtpu: where its scheduler cannot keep to memory all is as it is given, one copy at a time. */
+/* What programs compiled in little room show of libtpu: where its scheduler cannot keep to memory all is as it is given, one copy at a time. Where it could not
+ * before (what makes arrays again comes behind it) it cannot with the host's arrays, which count as well. */
 static void order_nodes(Pass *p, Region *r, EchHideProblem *problem, uint32_t inside, uint32_t *ret_flying)
 {
     EchBytes most = 0, first = 0;
-    problem->rules.first = !p->rules.aggressive;
+    problem->rules.first = !p->rules.aggressive && !p->remade;
     if (problem->rules.first && !keep_to_memory(p, problem, r->order, ret_flying, &first))
         first = 0;
     problem->rules.first = false;
-    if (!keep_to_memory(p, problem, r->order, ret_flying, &most) && p->rules.hosts) {
+    if (p->remade || (!keep_to_memory(p, problem, r->order, ret_flying, &most) && p->rules.hosts)) {
         problem->rules.given = true;
         problem->rules.limit = MAX(inside, 1);
         (void)keep_to_memory(p, problem, r->order, ret_flying, &most);
@@ -1029,15 +1031,16 @@ static void write_ops(Writer *w)
     }
 }
 
-/* In which of two orders libtpu's scheduler is given what is brought is not known where that decides (validation/what_ifs.md). */
-static void tell_first(const Pass *p, EchTraceBuilder *builder)
+/* In which of two orders libtpu's scheduler is given what is brought is not known where that decides, nor how much it makes again itself
+ * (validation/what_ifs.md). */
+static void tell_doubts(const Pass *p, EchTraceBuilder *builder)
 {
     ech_trace_builder_drop_properties(builder, "offload_early_bytes");
     ech_trace_builder_drop_properties(builder, "schedule_first_bytes");
-    if (p->most_first <= p->most)
-        return;
-    g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, p->most_first);
-    ech_trace_builder_set_property(builder, "schedule_first_bytes", text);
+    if (p->most_first > p->most)
+        ech_trace_builder_printf_property(builder, "schedule_first_bytes", "%" G_GUINT64_FORMAT, p->most_first);
+    if (p->remade)
+        ech_trace_builder_set_property(builder, "schedule_takes_up_to", ECH_SCHEDULE_MARGIN);
 }
 
 static EchTrace *write_trace(Pass *p, GError **error)
@@ -1049,7 +1052,7 @@ static EchTrace *write_trace(Pass *p, GError **error)
     if (p->sooner)
         ech_edit_keep_places(&w->e);
     else
-        tell_first(p, builder);
+        tell_doubts(p, builder);
     write_ops(w);
     for (EchId i = 0; i < s->n; i++)
         map_wait(w, i);
@@ -1084,6 +1087,8 @@ static bool pass_init(Pass *p, const ScheduleOptions *o, EchTrace *in, const Ech
     p->apart = g_new0(bool, p->s.n + 1);
     p->waiter = g_new0(EchId, p->s.n + 1);
     p->flying = g_new0(uint32_t, p->s.n + 1);
+    for (EchId i = 0; i < p->s.n && p->rules.hosts; i++)
+        p->remade |= p->s.ops[i].kind == ECH_OP_KERNEL && strstr(ech_trace_string(in, p->s.ops[i].name), ".remat") != NULL;
     for (EchId b = 0; b < p->s.n_buffers; b++) {
         const EchBuffer *buffer = &p->s.buffers[b];
         if (buffer->alias_of != ECH_NONE)

@@ -234,7 +234,8 @@ EchBytes ech_report_brought_first(const EchReport *report)
 
 EchBytes ech_report_may_need(const EchReport *report)
 {
-    const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to");
+    const char *again = ech_trace_get_property(report->trace, "remat_takes_up_to"),
+               *times = again ? again : ech_trace_get_property(report->trace, "schedule_takes_up_to");
     const EchBytes early = MAX(ech_report_fetched_early(report), ech_report_brought_first(report));
     const EchMemoryRun *hbm = ech_report_memory(report->run, "hbm");
     if ((!times && !early) || !hbm || !ech_report_fits(report))

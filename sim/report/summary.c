@@ -440,7 +440,13 @@ static void append_narrow(GString *out, const EchReport *report, EchBytes most, 
     g_autofree char *bytes = ech_format_bytes(most);
     const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to");
     bool early = ech_report_fetched_early(report) > 0;
-    g_autofree char *remat = times ? g_strdup_printf("Compilers asked for jax.checkpoint have taken up to %s times what remat says", times) : NULL;
+    const char *scheduled = ech_trace_get_property(report->trace, "schedule_takes_up_to");
+    g_autofree char *remat =
+        times       ? g_strdup_printf("Compilers asked for jax.checkpoint have taken up to %s times what remat says", times)
+        : scheduled ? g_strdup_printf("What its compiler makes again itself to come down to memory is its own choice, and has taken up to %s times "
+                                      "what schedule says",
+                                      scheduled)
+                    : NULL;
     const char *brought = early                              ? "XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice"
                           : ech_report_brought_first(report) ? "Some programs' offloaded arrays libtpu brings before all else"
                                                              : "";
