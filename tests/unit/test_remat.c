@@ -715,6 +715,50 @@ START_TEST(stack)
 }
 END_TEST
 
+/* What an iteration copies for the next goes with the kernel that reads it there, which comes before it. */
+START_TEST(copied_for_the_next)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId mask = ech_test_buffer(b, "mask", GB / 10, ECH_ROLE_PARAMETER, true), copied = ech_test_buffer(b, "copied", GB / 10, ECH_ROLE_TEMPORARY, false),
+          x = ech_test_buffer(b, "x", GB / 100, ECH_ROLE_ACTIVATION, false), stacked = ech_test_buffer(b, "stacked", GB, ECH_ROLE_TEMPORARY, false),
+          out = ech_test_buffer(b, "out", GB / 10, ECH_ROLE_OUTPUT, true);
+    (void)ech_test_put(b, ECH_OP_ALLOC, x);
+    ech_test_kernel(b, 0, x, ECH_WRITE, GB / 100);
+    (void)ech_test_put(b, ECH_OP_ALLOC, stacked);
+    (void)ech_test_put(b, ECH_OP_ALLOC, copied);
+    EchId forward = ECH_NONE;
+    for (int k = 0; k < 2; k++) {
+        if (k == 1) {
+            forward = ech_test_loop(b, 10);
+            make(b, ECH_WORK_MATRIX, 40 * ms, copied, stacked, GB / 10);
+            ech_trace_builder_use(b, x, ECH_READ, GB / 100, ECH_PATTERN_STREAM, ECH_KNOWN);
+            make(b, ECH_WORK_MATRIX, 20 * ms, x, x, GB / 100);
+        }
+        EchId copy = ech_test_put(b, ECH_OP_COPY, ECH_NONE);
+        EchOp *o = ech_trace_builder_peek_op(b, copy);
+        o->memory_from = o->memory_to = ech_trace_builder_peek_buffer(b, mask)->memory;
+        o->bytes = GB / 10;
+        ech_trace_builder_use(b, mask, ECH_READ, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_use(b, copied, ECH_WRITE, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+    }
+    ech_test_close_loop(b, forward);
+    (void)ech_test_put(b, ECH_OP_FREE, copied);
+    (void)ech_test_put(b, ECH_OP_FREE, x);
+    EchId backward = ech_test_loop(b, 10);
+    make(b, ECH_WORK_MATRIX, 30 * ms, stacked, out, GB / 10);
+    ech_test_close_loop(b, backward);
+    (void)ech_test_put(b, ECH_OP_FREE, stacked);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchTrace) changed = ech_test_pass(in, device, diag, (const char *const[]){"remat", NULL});
+    ck_assert_uint_eq(ech_test_count(in, ECH_OP_COPY), 2);
+    ck_assert_uint_eq(ech_test_count(changed, ECH_OP_COPY), 0);
+    g_autoptr(EchRun) run = ech_test_replay(changed, device);
+    ck_assert_uint_lt(ech_test_peak(run, "hbm"), GB);
+}
+END_TEST
+
 /* A kernel that copies slices of two stacks goes, too. _i == 1: but not where what is made of a copy is made again later in the iteration, from the copy. */
 START_TEST(two_copies)
 {
@@ -1263,6 +1307,7 @@ int main(void)
     tcase_add_loop_test(tcase, recorded, 0, 2);
     tcase_add_loop_test(tcase, stack, 0, 4);
     tcase_add_test(tcase, scan_of_scans);
+    tcase_add_test(tcase, copied_for_the_next);
     tcase_add_loop_test(tcase, two_copies, 0, 2);
     tcase_add_test(tcase, slices);
     tcase_add_test(tcase, on_chip);

@@ -532,16 +532,26 @@ START_TEST(in_doubt)
 }
 END_TEST
 
-/* Where memory cannot be kept to, libtpu has all as it is given: one array is there at a time, as where each copy is waited for, and one copy under way. */
+/* The same of a compiler that made arrays again itself, where it had to. */
+static EchTrace *remade(void)
+{
+    g_autoptr(EchTrace) plain = step();
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new_from(plain);
+    ech_trace_builder_peek_op(b, 0)->name = ech_trace_builder_string(b, "fusion.7.remat2", -1);
+    return ech_test_finish(b);
+}
+
+/* Where memory cannot be kept to, or could not before, libtpu has all as it is given: one array is there at a time, as where each copy is waited for, and one
+ * copy under way. */
 START_TEST(as_given)
 {
     g_autoptr(EchDevice) device = ech_test_device("tpu-v5e", NULL);
-    EchBytes peaks[2];
-    for (int k = 0; k < 2; k++) {
+    EchBytes peaks[3];
+    for (int k = 0; k < 3; k++) {
         g_autoptr(EchDiag) diag = ech_diag_new();
-        g_autoptr(EchTrace) in = step();
+        g_autoptr(EchTrace) in = k == 2 ? remade() : step();
         g_autoptr(EchTrace) out =
-            ech_test_pass(in, device, diag, (const char *const[]){"offload:what=arguments", k == 0 ? "schedule:memory=64GB" : "schedule:memory=3GB", NULL});
+            ech_test_pass(in, device, diag, (const char *const[]){"offload:what=arguments", k == 1 ? "schedule:memory=3GB" : "schedule:memory=64GB", NULL});
         g_autoptr(EchRun) run = ech_test_replay(out, device);
         peaks[k] = ech_test_peak(run, "hbm");
         ck_assert_uint_eq(ech_test_count(out, ECH_OP_COPY), 12);
@@ -551,9 +561,15 @@ START_TEST(as_given)
             most = MAX(most, now);
         }
         ck_assert_msg(k == 0 ? most > 1 : most == 1, "%u copies under way", most);
+        ck_assert((k == 2) == (ech_trace_get_property(out, "schedule_takes_up_to") != NULL));
     }
     ck_assert_uint_ge(peaks[0], 6 * GB);
     ck_assert_uint_le(peaks[1], 2 * GB);
+    ck_assert_uint_le(peaks[2], 2 * GB);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchDevice) gpu = ech_test_device("h100-sxm", NULL);
+    g_autoptr(EchTrace) in = remade(), out = ech_test_pass(in, gpu, diag, (const char *const[]){"offload:what=arguments", "schedule", NULL});
+    ck_assert(ech_trace_get_property(out, "schedule_takes_up_to") == NULL);
 }
 END_TEST
 
