@@ -7,7 +7,8 @@
 
 #include <string.h>
 
-enum { MOST_STEPS = 64, MOST_SEEN = 256 };
+/* MOST_SEEN: instructions of a kernel that are looked at for what one of its results is made of; MOST_RESULTS: its results that are compared. */
+enum { MOST_STEPS = 64, MOST_SEEN = 128, MOST_RESULTS = 32 };
 
 /* Position @position of an instruction. */
 typedef struct {
@@ -233,17 +234,17 @@ static EchId product_behind(const EchProgram *p, EchId fusion, EchId from, uint3
             found = at.id;
             *ret_steps = at.steps;
         }
-        uint32_t first = 0, last = 0;
+        uint32_t operands = 0; /* that are followed; 0: next */
         if (ech_hlo_is_elementwise((EchHlo)i->opcode)) {
-            last = i->n_operands;
+            operands = i->n_operands;
             next.steps += i->opcode != ECH_HLO_CONVERT;
         } else if (moves_only(i)) {
-            last = MIN(i->n_operands, 1);
+            operands = MIN(i->n_operands, 1);
         } else if (i->opcode == ECH_HLO_GET_TUPLE_ELEMENT && i->n_operands > 0 && i->number >= 0) {
             EchId tuple = ech_program_operand(p, i, 0), shape = p->instructions[tuple].shape;
             if ((uint64_t)i->number < p->shapes[shape].n_elements)
                 next.position = ech_program_member_position(p, shape, (uint32_t)i->number) + at.position;
-            last = 1;
+            operands = 1;
         } else if (i->opcode == ECH_HLO_FUSION && n_fused < MOST_STEPS && body_root(p, i) != ECH_NONE) {
             fused[n_fused++] = (Fused){at.id, at.within};
             Place inside = through_tuple(p, body_root(p, i), at.position);
@@ -252,12 +253,11 @@ static EchId product_behind(const EchProgram *p, EchId fusion, EchId from, uint3
             const Fused *f = &fused[at.within - 1];
             next = (Seen){operand(p, f->fusion, (uint32_t)CLAMP(i->number, 0, INT32_MAX), 0).id, 0, f->within, at.steps};
         }
-        for (first = 0; first < MAX(last, 1) && n < MOST_SEEN; first++) {
-            Seen one = next;
-            one.id = last > 0 ? ech_program_operand(p, i, first) : next.id;
-            bool same = one.id != ECH_NONE && (p->shapes[p->instructions[one.id].shape].is_tuple || p->shapes[p->instructions[one.id].shape].count == count);
-            if (same)
-                seen[n++] = one;
+        for (uint32_t j = 0; j < MAX(operands, 1) && n < MOST_SEEN; j++) {
+            next.id = operands > 0 ? ech_program_operand(p, i, j) : next.id;
+            const EchShape *shape = next.id != ECH_NONE ? &p->shapes[p->instructions[next.id].shape] : NULL;
+            if (shape && (shape->is_tuple || shape->count == count))
+                seen[n++] = next;
         }
     }
     return found;
@@ -281,7 +281,7 @@ static bool first_of_product(const EchProgram *p, EchId fusion, uint32_t positio
     const bool on_chip = p->shapes[ech_program_subshape(p, shape, position)].space != ECH_SPACE_HBM;
     uint32_t steps = 0;
     EchId product = element == ECH_NONE ? ECH_NONE : product_behind(p, fusion, element, &steps);
-    for (uint32_t other = 0; product != ECH_NONE && other < p->shapes[shape].n_positions; other++) {
+    for (uint32_t other = 0; product != ECH_NONE && other < MIN(p->shapes[shape].n_positions, MOST_RESULTS); other++) {
         const EchShape *like = &p->shapes[ech_program_subshape(p, shape, other)];
         EchId of = other == position || like->is_tuple ? ECH_NONE : element_of(p, fusion, other);
         bool chip = like->space != ECH_SPACE_HBM;
