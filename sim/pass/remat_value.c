@@ -526,6 +526,30 @@ static bool can_stay(const EchRemat *r, EchId buffer, EchId made_by, Place at)
     return true;
 }
 
+/* Whether a policy keeps it, as far as it is asked for: of products, what stands for their results. */
+static bool is_kept(const EchRemat *r, EchId buffer)
+{
+    const uint8_t product = r->s->buffers[buffer].product;
+    bool result = product == ECH_PRODUCT_RESULT || product == ECH_PRODUCT_BATCH;
+    return (!r->asked.products && result) || (*r->asked.keep != '\0' && ech_survey_fits_name(r->s, buffer, r->asked.keep));
+}
+
+/* What stands for the result of a product in what kernel @op makes, where that is kept and @buffer made of it: that is made of it again by who reads it.
+ * ECH_NONE: none. */
+static EchId result_beside(const EchRemat *r, EchId op, EchId buffer)
+{
+    const EchSurvey *s = r->s;
+    if (s->buffers[buffer].product != ECH_PRODUCT_BESIDE || s->ops[op].kind != ECH_OP_KERNEL)
+        return ECH_NONE;
+    for (uint32_t u = s->ops[op].first_use; u < s->ops[op].first_use + s->ops[op].n_uses; u++) {
+        EchId other = ech_survey_root(s, s->uses[u].buffer);
+        uint32_t k = r->array_of[other];
+        if (s->uses[u].access == ECH_WRITE && other != buffer && is_kept(r, other) && (k == UINT32_MAX || !ech_remat_array(r, k)->chosen))
+            return other;
+    }
+    return ECH_NONE;
+}
+
 static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId buffer, EchBytes bytes, int depth, GArray *inputs)
 {
     const EchSurvey *s = r->s;
@@ -547,8 +571,11 @@ static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId b
         Place read = {.op = made_by, .region = at.region, .site = at.site, .target = at.target};
         return resolve(r, read, from, bytes, depth + 1, inputs);
     }
+    EchId result = result_beside(r, made_by, buffer);
+    if (result != ECH_NONE)
+        return resolve_made(r, at, made_by, result, ech_remat_written(r, made_by, result), depth + 1, inputs);
     /* What is to be kept is not made again for others either. */
-    if (*r->asked.keep != '\0' && ech_survey_fits_name(s, buffer, r->asked.keep) && can_stay(r, buffer, made_by, at)) {
+    if (is_kept(r, buffer) && can_stay(r, buffer, made_by, at)) {
         (void)g_hash_table_add(r->stays, GUINT_TO_POINTER(buffer));
         add_input(inputs, ECH_REMAT_KEPT, buffer, bytes);
         return ECH_REMAT_OK;

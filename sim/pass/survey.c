@@ -137,7 +137,7 @@ bool ech_survey_fits_name(const EchSurvey *survey, EchId buffer, const char *pat
         (b->role != ECH_ROLE_UNKNOWN && g_pattern_match_simple(pattern, ech_role_name((EchRole)b->role))))
         return true;
     if (strcmp(pattern, ECH_PRODUCTS) == 0)
-        return b->product;
+        return b->product == ECH_PRODUCT_RESULT;
     g_auto(GStrv) lines = g_strsplit(ech_trace_string(survey->t, b->stack), "\n", -1);
     for (char **line = lines; *line; line++)
         if (g_pattern_match_simple(pattern, *line))

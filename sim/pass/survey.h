@@ -51,7 +51,7 @@ EchTime ech_survey_fetch_time(const EchSurvey *survey, EchId from, EchBytes byte
 EchBytes ech_survey_access(const EchSurvey *survey, EchId op, EchId buffer, bool *ret_reads, bool *ret_writes);
 /** The first op after an op at its level: past the body of a LOOP. */
 EchId ech_survey_after(const EchSurvey *survey, EchId op);
-/** A name that stands for the results of products (EchBuffer.product). */
+/** A name that stands for the results of products (ECH_PRODUCT_RESULT). */
 #define ECH_PRODUCTS "products"
 /** Whether the name of @buffer, its role, or a line of what it is known by (argument, operation, source, module), fits @pattern, "*" standing for anything; or
  * ECH_PRODUCTS. */

@@ -436,7 +436,7 @@ static void make_trace_buffer(Lowerer *l, EchId b)
     made.role = (uint8_t)role_of(buffer);
     made.dtype = p->shapes[shape].dtype;
     made.resident = place->resident;
-    made.product = ech_program_is_product(p, value->defined.instruction, value->defined.position);
+    made.product = (uint8_t)ech_program_product(p, value->defined.instruction, value->defined.position);
     made.bytes = place->bytes;
     made.dense = MIN(p->shapes[shape].dense, place->bytes);
     made.offset = place->offset;

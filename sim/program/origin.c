@@ -189,22 +189,27 @@ static bool dilates(const EchInstruction *convolution)
     return any;
 }
 
-/* A matrix product without batch dimensions, or a convolution. */
-static bool is_product(const EchInstruction *i)
+/* What kind of product an instruction is. */
+static EchProduct product_of(const EchInstruction *i)
 {
     size_t n = 0;
     const char *list = NULL;
-    bool convolves = i->op_name && strstr(i->op_name, "conv_general_dilated");
+    bool convolves = i->op_name && strstr(i->op_name, "conv_general_dilated"), batch = names_batch(i->op_name);
     switch (i->opcode) {
-    case ECH_HLO_CONVOLUTION: return !names_batch(i->op_name) && (convolves || !dilates(i));
-    case ECH_HLO_DOT: list = ech_program_attribute(i, "lhs_batch_dims", &n); return !lists_any(list, n);
+    case ECH_HLO_CONVOLUTION: batch |= !convolves && dilates(i); break;
+    case ECH_HLO_DOT:
+        list = ech_program_attribute(i, "lhs_batch_dims", &n);
+        batch |= lists_any(list, n);
+        break;
     case ECH_HLO_CUSTOM_CALL:
         if (!i->target || strstr(i->target, "triangular") || !(strstr(i->target, "cublas") || strstr(i->target, "cudnn$conv")))
-            return false;
+            return ECH_PRODUCT_NONE;
         list = ech_program_config(i, "lhs_batch_dimensions", &n);
-        return !lists_any(list, n);
-    default: return false;
+        batch |= lists_any(list, n);
+        break;
+    default: return ECH_PRODUCT_NONE;
     }
+    return batch ? ECH_PRODUCT_BATCH : ECH_PRODUCT_RESULT;
 }
 
 /* An instruction of a kernel, inside of the fusions of @within. */
@@ -230,7 +235,7 @@ static EchId product_behind(const EchProgram *p, EchId fusion, EchId from, uint3
         const Seen at = seen[k];
         const EchInstruction *i = &p->instructions[at.id];
         Seen next = {ECH_NONE, 0, at.within, at.steps};
-        if (is_product(i) && p->shapes[i->shape].count == count && (found == ECH_NONE || at.steps < *ret_steps)) {
+        if (product_of(i) != ECH_PRODUCT_NONE && p->shapes[i->shape].count == count && (found == ECH_NONE || at.steps < *ret_steps)) {
             found = at.id;
             *ret_steps = at.steps;
         }
@@ -273,9 +278,9 @@ static EchId element_of(const EchProgram *p, EchId fusion, uint32_t position)
     return made != ECH_NONE && is_update(&p->instructions[made]) ? operand(p, made, 1, 0).id : made;
 }
 
-/* Whether what a fusion makes at @position is made of a product of its own, and nothing else that it makes is so with fewer operations; of what is on chip and
- * what is not, which stays longer, the latter comes first. */
-static bool first_of_product(const EchProgram *p, EchId fusion, uint32_t position)
+/* What of a product of its own a fusion makes at @position: what it makes with the fewest operations stands for it; of what is on chip and what is not, which
+ * stays longer, the latter. */
+static EchProduct product_at(const EchProgram *p, EchId fusion, uint32_t position)
 {
     const EchId element = element_of(p, fusion, position), shape = p->instructions[fusion].shape;
     const bool on_chip = p->shapes[ech_program_subshape(p, shape, position)].space != ECH_SPACE_HBM;
@@ -289,21 +294,20 @@ static bool first_of_product(const EchProgram *p, EchId fusion, uint32_t positio
         if (of == ECH_NONE || chip > on_chip || product_behind(p, fusion, of, &more) != product)
             continue;
         if (chip < on_chip || more < steps || (more == steps && other < position))
-            return false;
+            return ECH_PRODUCT_BESIDE;
     }
-    return product != ECH_NONE;
+    return product != ECH_NONE ? product_of(&p->instructions[product]) : ECH_PRODUCT_NONE;
 }
 
-bool ech_program_is_product(const EchProgram *program, EchId instruction, uint32_t position)
+EchProduct ech_program_product(const EchProgram *program, EchId instruction, uint32_t position)
 {
     Place at = {instruction, position};
     for (unsigned step = 0; step < MOST_STEPS && at.id != ECH_NONE; step++) {
         const EchInstruction *i = &program->instructions[at.id];
-        if (i->opcode == ECH_HLO_FUSION && first_of_product(program, at.id, at.position))
-            return true;
-        if (is_product(i))
-            return at.position <= 1;
+        EchProduct product = i->opcode == ECH_HLO_FUSION ? product_at(program, at.id, at.position) : at.position <= 1 ? product_of(i) : ECH_PRODUCT_NONE;
+        if (product != ECH_PRODUCT_NONE)
+            return product;
         at = step_back(program, at);
     }
-    return false;
+    return ECH_PRODUCT_NONE;
 }

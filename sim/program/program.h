@@ -288,9 +288,9 @@ const EchLayout *ech_program_first_layout(const EchProgram *program, EchId instr
 /** The instruction that made what is at a position of @instruction, followed back through copies, tuples, loops and what a loop's stack is written with, as far
  * as instructions have a name or a line in the source; ECH_NONE where none has. */
 EchId ech_program_origin(const EchProgram *program, EchId instruction, uint32_t position);
-/** Whether what is at a position of @instruction holds the result of a matrix product without batch dimensions, or of a convolution; or, of what a kernel makes
- * of such a result element by element, is what it makes with the fewest operations, off the chip where anything is. Followed back as by ech_program_origin. */
-bool ech_program_is_product(const EchProgram *program, EchId instruction, uint32_t position);
+/** Whether what is at a position of @instruction holds the result of a matrix product. Where a kernel stores only what it makes of that, element by element,
+ * what it makes with the fewest operations stands for it, off the chip where anything is. Followed back as by ech_program_origin. */
+EchProduct ech_program_product(const EchProgram *program, EchId instruction, uint32_t position);
 /** A shape's text with layouts; owned by the caller. */
 char *ech_program_shape_text(const EchProgram *program, EchId shape) G_GNUC_WARN_UNUSED_RESULT;
 /** An attribute's raw text ("{0,1}" for "dimensions={0,1}"), or NULL; borrowed, *ret_n bytes, not terminated. */

@@ -180,7 +180,7 @@ static void print_buffer(Printer *p, const EchBuffer *b)
     if (b->managed)
         put_key(p, "managed=", b->managed);
     if (b->product)
-        put_text(out, " product=1");
+        put_key(p, "product=", b->product);
     if (b->rounded)
         put_key(p, "rounded=", b->rounded);
     if (b->dense)
@@ -736,6 +736,17 @@ static bool take_managed(Reader *r, uint8_t *ret, GError **error)
     return true;
 }
 
+static bool take_product(Reader *r, uint8_t *ret, GError **error)
+{
+    uint32_t product = 0;
+    if (!take_u32(r, &product, error))
+        return false;
+    if (product == ECH_PRODUCT_NONE || product >= ECH_N_PRODUCTS)
+        return fail(r, "what a product's result is (1 to 3)", error);
+    *ret = (uint8_t)product;
+    return true;
+}
+
 static bool read_buffer(Reader *r, GError **error)
 {
     EchBuffer b = ech_buffer_init();
@@ -762,7 +773,7 @@ static bool read_buffer(Reader *r, GError **error)
         } else if (take(r, "managed=")) {
             ok = take_managed(r, &b.managed, error);
         } else if (take(r, "product=")) {
-            ok = take_flag(r, &b.product, error);
+            ok = take_product(r, &b.product, error);
         } else if (take(r, "rounded=")) {
             ok = take_u64(r, &b.rounded, error);
         } else if (take(r, "dense=")) {

@@ -77,6 +77,15 @@ typedef enum {
     ECH_MANAGED_ALL = 31
 } EchManagedFlag;
 
+/** Whether an array holds the result of a matrix product; of what a kernel makes of such a result element by element, one array stands for it. */
+typedef enum {
+    ECH_PRODUCT_NONE,
+    ECH_PRODUCT_RESULT, /**< Of a product without batch dimensions, or of a convolution. */
+    ECH_PRODUCT_BATCH,  /**< Of one with batch dimensions. */
+    ECH_PRODUCT_BESIDE, /**< Made, element by element, of what stands in another array that the same kernel makes. */
+    ECH_N_PRODUCTS
+} EchProduct;
+
 typedef enum { ECH_READ, ECH_WRITE } EchAccess;
 typedef enum { ECH_PATTERN_STREAM, ECH_PATTERN_STRIDED, ECH_PATTERN_RANDOM, ECH_N_PATTERNS } EchPattern;
 
@@ -167,7 +176,7 @@ typedef struct {
     uint8_t upper_end; /**< 1: asked for from the upper end (BFC two-ended). */
     uint8_t direct;    /**< 1: a library's, of the driver itself: beside the program's allocator (NCCL's buffers). */
     uint8_t managed;   /**< EchManagedFlag: of the host's memory, but its pages come to the device where that touches them (cudaMallocManaged); 0: not so. */
-    uint8_t product;   /**< 1: the result of a matrix product without batch dimensions, or of a convolution, of a compiled program. */
+    uint8_t product;   /**< EchProduct, of a compiled program. */
     EchBytes bytes;    /**< Bytes the program asked for: padded size of an array, or the requested size. */
     EchBytes rounded;  /**< What the recorded allocator gave, or 0 where not recorded. */
     EchBytes dense;    /**< Unpadded bytes, or 0 where not known. */

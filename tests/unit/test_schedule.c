@@ -584,11 +584,13 @@ static void named_kernel(EchTraceBuilder *b, const char *operation, EchId target
  * makes and reads. */
 static const struct {
     const char *operation;
-    bool product, sent;
+    EchProduct product;
+    bool sent;
 } made[] = {
-    {"jit(f)/jvp()/dot_general", true, true},
-    {"jit(f)/jvp()/tanh", false, false},
-    {"jit(f)/transpose(jvp(ti,io->to))/dot_general", true, false},
+    {"jit(f)/jvp()/dot_general", ECH_PRODUCT_RESULT, true},
+    {"jit(f)/jvp()/dot_general", ECH_PRODUCT_BATCH, false},
+    {"jit(f)/jvp()/tanh", ECH_PRODUCT_BESIDE, false},
+    {"jit(f)/transpose(jvp(ti,io->to))/dot_general", ECH_PRODUCT_RESULT, false},
 };
 
 START_TEST(products)
@@ -598,7 +600,7 @@ START_TEST(products)
     g_autoptr(EchTraceBuilder) b = ech_test_begin();
     EchId array = ech_test_buffer(b, "array", GB, ECH_ROLE_TEMPORARY, false), gradient = ech_test_buffer(b, "gradient", GB, ECH_ROLE_TEMPORARY, true);
     ech_trace_builder_peek_buffer(b, array)->stack = ech_trace_builder_string(b, made[_i].operation, -1);
-    ech_trace_builder_peek_buffer(b, array)->product = made[_i].product;
+    ech_trace_builder_peek_buffer(b, array)->product = (uint8_t)made[_i].product;
     if (strstr(made[_i].operation, "transpose") != NULL)
         named_kernel(b, "jit(f)/transpose(jvp())/mul", gradient, ECH_WRITE);
     (void)ech_test_put(b, ECH_OP_ALLOC, array);

@@ -257,13 +257,15 @@ START_TEST(products)
     static const struct {
         const char *name;
         uint32_t position;
-        bool product;
+        EchProduct product;
     } cases[] = {
-        {"fused", 1, false}, {"fused", 2, true},    {"fused", 3, false},    {"second", 0, true}, {"first", 0, false}, {"twice", 0, true},  {"plain", 0, false},
-        {"a", 0, false},     {"batches", 0, false}, {"convolved", 0, true}, {"gemm", 1, true},   {"gemm", 2, false},  {"gemms", 1, false},
+        {"fused", 1, ECH_PRODUCT_BESIDE},  {"fused", 2, ECH_PRODUCT_RESULT},     {"fused", 3, ECH_PRODUCT_NONE},  {"second", 0, ECH_PRODUCT_RESULT},
+        {"first", 0, ECH_PRODUCT_BESIDE},  {"twice", 0, ECH_PRODUCT_RESULT},     {"plain", 0, ECH_PRODUCT_NONE},  {"a", 0, ECH_PRODUCT_NONE},
+        {"batches", 0, ECH_PRODUCT_BATCH}, {"convolved", 0, ECH_PRODUCT_RESULT}, {"gemm", 1, ECH_PRODUCT_RESULT}, {"gemm", 2, ECH_PRODUCT_NONE},
+        {"gemms", 1, ECH_PRODUCT_BATCH},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++)
-        ck_assert_msg(ech_program_is_product(p, (EchId)(named(p, cases[i].name) - p->instructions), cases[i].position) == cases[i].product, "%s, %u",
+        ck_assert_msg(ech_program_product(p, (EchId)(named(p, cases[i].name) - p->instructions), cases[i].position) == cases[i].product, "%s, %u",
                       cases[i].name, cases[i].position);
 }
 END_TEST
