@@ -4,6 +4,7 @@
 #include "sim/experiment/experiment_private.h"
 #include "sim/import/hlo.h"
 #include "sim/pass/remat.h"
+#include "sim/pass/schedule.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"
@@ -638,7 +639,7 @@ static bool learn_needs(Advise *a, GError **error)
 static bool is_near(const Advise *a, const EchAdviceRow *row)
 {
     const EchBytes available = a->advice->available, base = a->advice->base.hbm, hbm = row->run.hbm;
-    bool within = hbm > available && (double)hbm <= (double)available * g_ascii_strtod(ECH_REMAT_MARGIN, NULL);
+    bool within = hbm > available && (double)hbm <= (double)available * g_ascii_strtod(a->advice->margin, NULL);
     return strcmp(row->name, remat) == 0 && (hbm <= available || (within && base > hbm && base - hbm > hbm - available));
 }
 
@@ -896,6 +897,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->lists = says(result->trace, "aten::_foreach_", "\nOptimizer.step#");
     a->xla = result->program != NULL;
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
+    advice->margin = ech_remat_margin(result->trace);
     const EchMemory *hbm = ech_device_memory(result->device, "hbm");
     if (!hbm) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has no memory 'hbm'; advice is about that", result->device->name);
@@ -1183,7 +1185,7 @@ static void print_rest(GString *out, const EchAdvice *advice, Rank of_rank, cons
 /* Why rows are not said to fit. */
 static void print_why_may(GString *out, const EchAdvice *advice, unsigned columns)
 {
-    bool again = false, early = false, first = false, policy = false, parts = false;
+    bool again = false, early = false, first = false, scheduled = false, policy = false, parts = false;
     for (size_t i = 0; i < advice->n; i++) {
         const EchAdviceRow *row = &advice->rows[i];
         bool may = rank(row) == MAY_FIT, room = row->run.hbm <= advice->available;
@@ -1191,13 +1193,22 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
             parts |= may;
             continue;
         }
-        again |= may && room && strstr(row->options, "remat") != NULL;
+        bool remade = strstr(row->options, remat) != NULL, other = row->run.early > row->run.hbm || row->run.first > row->run.hbm;
+        again |= may && room && remade;
+        scheduled |= may && room && !remade && !other && strstr(row->options, schedule) != NULL;
         early |= may && room && row->run.early > row->run.hbm;
         first |= may && room && row->run.first > row->run.hbm;
         policy |= may && !room;
     }
+    g_autofree char *margin =
+        again ? g_strdup_printf("(compilers asked for jax.checkpoint have taken up to %s times what is said of making again)", advice->margin) : NULL;
     if (again)
-        ech_text_wrap(out, "  ", "(compilers asked for jax.checkpoint have taken up to " ECH_REMAT_MARGIN " times what is said of making again)", columns);
+        ech_text_wrap(out, "  ", margin, columns);
+    if (scheduled)
+        ech_text_wrap(out, "  ",
+                      "(how much the compiler makes again itself to come down to memory is its own choice, and has taken up to " ECH_SCHEDULE_MARGIN
+                      " times what is said of arrays on the host)",
+                      columns);
     if (early)
         ech_text_wrap(out, "  ",
                       "(XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by "

@@ -40,6 +40,7 @@ typedef struct {
     char **given;                   /**< Edits and passes that hold for all runs, NULL-terminated. */
     EchBytes available, context;    /**< Of hbm: what allocators and plans may have; taken by the context of a process, beside that. */
     EchAdviceRun base;              /**< As it is, in as much memory as it wants. */
+    const char *margin;             /**< ech_remat_margin. */
     bool live_fits;                 /**< What is live at the fullest moment has room. Where it does not fit all the same, that is fragmentation. */
     char *undonated;                /**< An argument whose place results could take and do not; NULL: none, or none that is named. */
     char *blocks;                   /**< Paths of the modules that a PyTorch program repeats, "encoder.*+decoder.*"; or NULL. */

@@ -815,6 +815,11 @@ static void add_end(Writer *w, EchId until, EchId region, uint32_t value, EchId 
     g_array_append_val(w->ends, e);
 }
 
+const char *ech_remat_margin(const EchTrace *trace)
+{
+    return ech_trace_is_remade(trace) ? "1.4" : "1.2";
+}
+
 /* What a compiler may take: times what the pass leaves; with offload besides, what was live before; and how much a block may make without taking more. */
 static void tell_margin(const EchRemat *r, EchTraceBuilder *builder)
 {
@@ -825,7 +830,7 @@ static void tell_margin(const EchRemat *r, EchTraceBuilder *builder)
     for (size_t i = 0; i <= s->n; i++)
         most = MAX(most, s->live[i]);
     g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT, most), *at_once = g_strdup_printf("%" G_GUINT64_FORMAT, once);
-    ech_trace_builder_set_property(builder, "remat_takes_up_to", ECH_REMAT_MARGIN);
+    ech_trace_builder_set_property(builder, "remat_takes_up_to", ech_remat_margin(s->t));
     ech_trace_builder_set_property(builder, "remat_from_bytes", text);
     ech_trace_builder_set_property(builder, "remat_at_once_bytes", at_once);
 }

@@ -1087,8 +1087,7 @@ static bool pass_init(Pass *p, const ScheduleOptions *o, EchTrace *in, const Ech
     p->apart = g_new0(bool, p->s.n + 1);
     p->waiter = g_new0(EchId, p->s.n + 1);
     p->flying = g_new0(uint32_t, p->s.n + 1);
-    for (EchId i = 0; i < p->s.n && p->rules.hosts; i++)
-        p->remade |= p->s.ops[i].kind == ECH_OP_KERNEL && strstr(ech_trace_string(in, p->s.ops[i].name), ".remat") != NULL;
+    p->remade = ech_trace_is_remade(in);
     for (EchId b = 0; b < p->s.n_buffers; b++) {
         const EchBuffer *buffer = &p->s.buffers[b];
         if (buffer->alias_of != ECH_NONE)

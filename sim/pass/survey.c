@@ -102,6 +102,15 @@ EchTime ech_survey_copy_time(const EchSurvey *survey, EchBytes bytes, bool to_de
     return time_over(link, to_device == forward, bytes);
 }
 
+bool ech_trace_is_remade(const EchTrace *trace)
+{
+    const EchOp *ops = ech_trace_ops(trace);
+    bool tpu = g_strcmp0(ech_trace_get_property(trace, "platform"), "tpu") == 0, remade = false;
+    for (size_t i = 0; i < ech_trace_n_ops(trace) && tpu && !remade; i++)
+        remade = ops[i].kind == ECH_OP_KERNEL && strstr(ech_trace_string(trace, ops[i].name), ".remat") != NULL;
+    return remade;
+}
+
 EchTime ech_survey_fetch_time(const EchSurvey *survey, EchId from, EchBytes bytes)
 {
     bool forward = true;

@@ -64,6 +64,9 @@ uint64_t ech_survey_runs(const EchSurvey *survey, EchId op);
 /** Whether a compiler gave places in the device memory. */
 bool ech_survey_has_places(const EchSurvey *survey);
 
+/** Whether a TPU's compiler had to make arrays of the program again itself to come down to memory, by its names. */
+bool ech_trace_is_remade(const EchTrace *trace);
+
 /** Which ops use a buffer. */
 typedef struct {
     uint32_t *first; /**< first[n_buffers + 1]: a buffer's slice of op. */

@@ -511,7 +511,7 @@ $ echelon list passes
       above=size (1MiB)  only where that array is of at least this size
   offload          let saved activations, arguments or results wait in host memory between their uses
       what=saved|activations|arguments|results (saved)  saved: what the program makes and uses again later; activations: of that, what a forward pass makes and a backward pass reads (of PyTorch's, or JAX's), each once out and back, over its longest pause (idle=0: as save_on_cpu, or a policy of jax.checkpoint, has it); arguments: what it is given (parameters, optimizer state), with what is written over it; results: what it hands back
-      names=text (*)  only arrays whose name, argument ("opt_state*"), operation, source line ("*model.py:29*"), PyTorch module ("*layers.*.mlp*") or role ("optimizer") fits this, * standing for anything; products: what JAX's matrix products without batch dimensions and convolutions make
+      names=text (*)  only arrays whose name, argument ("opt_state*"), operation, source line ("*model.py:29*"), PyTorch module ("*layers.*.mlp*") or role ("optimizer") fits this, * standing for anything; products: what matrix products without batch dimensions make, and convolutions (of XLA's programs)
       above=size (1MiB)  only arrays of at least this size
       idle=ratio (1)  saved: only arrays that lie idle for at least this many times as long as copying them out and back takes; others: shorter pauses are spent on the device
       memory=size (0)  only as many arrays, those idle for longest first, as bring what the device holds at its fullest down to this; 0: all

@@ -24,7 +24,7 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
   - remat: 2 kernels that made only what is not kept are gone
   - remat: 2 MiB are kept of what iterations begin with
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
-  - remat: 22 arrays (93.1 MiB) kept: matrix products would have to run again (products=true)
+  - remat: 18 arrays (87.6 MiB) kept: matrix products would have to run again (products=true)
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. hbm 108 MiB of 79.1 GiB (0 %)
   It takes 2.18 ms, bound by latency inside kernels (40 % of the critical path).

@@ -1244,7 +1244,7 @@ START_TEST(as_compiled)
 END_TEST
 
 /* The same, where both were compiled for this (traces/checkpointed, its compiled figures by the same commands with save=nothing): between that compiler's need
- * and ECH_REMAT_MARGIN times less. What a program needs on chip has room, too. */
+ * and ech_remat_margin times less. What a program needs on chip has room, too. */
 static const struct {
     const char *kept;
     EchBytes again;
@@ -1262,7 +1262,7 @@ START_TEST(as_blocks)
     const EchExperimentOverrides changed = {.trace = trace, .device = device, .engine = "native", .passes = passes};
     g_autoptr(EchResult) predicted = ech_test_run(&changed);
     double times = (double)blocks[_i].again / (double)ech_test_peak(predicted->run, "hbm");
-    ck_assert_msg(times > 0.95 && times < g_ascii_strtod(ECH_REMAT_MARGIN, NULL), "%s: %g", blocks[_i].kept, times);
+    ck_assert_msg(times > 0.95 && times < g_ascii_strtod(ech_remat_margin(predicted->trace), NULL), "%s: %g", blocks[_i].kept, times);
     ck_assert(predicted->run->fits);
 }
 END_TEST

@@ -533,10 +533,11 @@ START_TEST(in_doubt)
 END_TEST
 
 /* The same of a compiler that made arrays again itself, where it had to. */
-static EchTrace *remade(void)
+static EchTrace *remade(const char *platform)
 {
     g_autoptr(EchTrace) plain = step();
     g_autoptr(EchTraceBuilder) b = ech_trace_builder_new_from(plain);
+    ech_trace_builder_set_property(b, "platform", platform);
     ech_trace_builder_peek_op(b, 0)->name = ech_trace_builder_string(b, "fusion.7.remat2", -1);
     return ech_test_finish(b);
 }
@@ -549,7 +550,7 @@ START_TEST(as_given)
     EchBytes peaks[3];
     for (int k = 0; k < 3; k++) {
         g_autoptr(EchDiag) diag = ech_diag_new();
-        g_autoptr(EchTrace) in = k == 2 ? remade() : step();
+        g_autoptr(EchTrace) in = k == 2 ? remade("tpu") : step();
         g_autoptr(EchTrace) out =
             ech_test_pass(in, device, diag, (const char *const[]){"offload:what=arguments", k == 1 ? "schedule:memory=3GB" : "schedule:memory=64GB", NULL});
         g_autoptr(EchRun) run = ech_test_replay(out, device);
@@ -568,7 +569,7 @@ START_TEST(as_given)
     ck_assert_uint_le(peaks[2], 2 * GB);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchDevice) gpu = ech_test_device("h100-sxm", NULL);
-    g_autoptr(EchTrace) in = remade(), out = ech_test_pass(in, gpu, diag, (const char *const[]){"offload:what=arguments", "schedule", NULL});
+    g_autoptr(EchTrace) in = remade("gpu"), out = ech_test_pass(in, gpu, diag, (const char *const[]){"offload:what=arguments", "schedule", NULL});
     ck_assert(ech_trace_get_property(out, "schedule_takes_up_to") == NULL);
 }
 END_TEST
