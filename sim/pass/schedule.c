@@ -60,6 +60,8 @@ typedef struct {
     guint heir;        /* 1 + the Life whose first user reads this here where that is: it works in place; 0: none */
     GArray *users;     /* User, in their order */
     guint next;        /* 1 + the next one of the same root in the region; 0: none */
+    guint before;      /* 1 + the one before */
+    bool idle;         /* Nothing uses it, and it is part of another of its root, which takes what it took or gives back what it gave back. */
 } Life;
 
 /* The body of a loop, or what is around them all, that is scheduled. */
@@ -487,8 +489,27 @@ static void collect_lives(Build *b)
                      .users = g_array_new(FALSE, FALSE, sizeof(User)),
                      .next = b->life_of[root]};
         g_array_append_val(b->r->lives, life);
+        if (life.next > 0)
+            life_at(b->r, life.next - 1)->before = b->r->lives->len;
         b->life_of[root] = b->r->lives->len;
     }
+}
+
+/* What nothing uses, of a root that is there at other times, too, has no place between those. */
+static void join_idle(const Region *r, guint k)
+{
+    Life *life = life_at(r, k), *before = life->before > 0 ? life_at(r, life->before - 1) : NULL, *next = life->next > 0 ? life_at(r, life->next - 1) : NULL;
+    if (life->users->len > 0 || (!next && !before))
+        return;
+    if (next)
+        next->alloc = life->alloc;
+    else
+        before->free = life->free;
+    if (next)
+        next->before = life->before;
+    if (before)
+        before->next = life->next;
+    life->idle = true;
 }
 
 /* What nothing uses lasts for the next step, or the last one. */
@@ -496,7 +517,7 @@ static void use_somewhere(Build *b, guint k)
 {
     Life *life = life_at(b->r, k);
     EchId at = life->alloc != ECH_NONE ? life->alloc : life->free;
-    if (life->users->len > 0)
+    if (life->users->len > 0 || life->idle)
         return;
     guint low = 0, high = b->r->ops->len;
     ECH_SEARCH(low, high, j, g_array_index(b->r->ops, EchId, j) < at);
@@ -605,6 +626,8 @@ static void build_region(Build *b, Region *r)
             in_place = b->node_of[i];
         }
     }
+    for (guint k = 0; k < r->lives->len; k++)
+        join_idle(r, k);
     for (guint k = 0, n = r->lives->len; k < n; k++) {
         use_somewhere(b, k);
         split_life(b, k);
@@ -645,6 +668,7 @@ static void place_all_lives(Region *r)
     for (guint k = 0; k < n; k++) {
         const GArray *users = life_at(r, k)->users;
         begin[k] = hand[k] = UINT32_MAX;
+        end[k] = life_at(r, k)->idle ? UINT32_MAX : 0;
         for (guint u = 0; u < users->len; u++) {
             begin[k] = MIN(begin[k], place[g_array_index(users, User, u).node]);
             end[k] = MAX(end[k], place[g_array_index(users, User, u).node]);
@@ -724,7 +748,7 @@ static EchHideProblem problem_of(const Pass *p, Region *r, Tables *ret_tables)
     for (guint k = 0; k < r->lives->len; k++) {
         const Life *life = life_at(r, k);
         EchId memory = p->s.buffers[life->root].memory;
-        if (memory != p->s.hbm && !(p->rules.hosts && ech_survey_is_host(&p->s, memory)))
+        if (life->idle || (memory != p->s.hbm && !(p->rules.hosts && ech_survey_is_host(&p->s, memory))))
             continue;
         EchHideArray array = {.bytes = bytes_of(p, life->root),
                               .first_user = users->len,
