@@ -126,7 +126,7 @@ static EchId find_backward(const EchSurvey *s)
     EchId found = ECH_NONE;
     for (EchId i = (EchId)s->n; i-- > 0 && !ech_trace_is_captured(s->t);) {
         bool backward = is_backward(s, i);
-        EchTime length = MIN(ech_survey_length(s, i), ECH_TIME_MAX / 4 / (EchTime)s->n);
+        EchTime length = CLAMP(ech_survey_length(s, i), 1, ECH_TIME_MAX / 4 / (EchTime)s->n);
         misplaced += backward ? -length : is_forward(s, i) ? length : 0;
         if (backward && misplaced < least) {
             least = misplaced;
