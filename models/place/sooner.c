@@ -3,6 +3,9 @@
 #include <glib.h>
 #include <string.h>
 
+/* Times that those without gain are left, at most: a handful settles programs; any number leaves an order that is possible. */
+enum { MOST_ROUNDS = 100 };
+
 typedef struct {
     const EchHideProblem *p;
     uint32_t *first, *before; /* first[n_steps + 1]: by step, slices of what comes before it */
@@ -113,10 +116,11 @@ uint32_t ech_order_sooner(const EchHideProblem *problem, const bool *stays, uint
     collect_before(&s);
     for (uint32_t k = 0; k < problem->n_steps; k++)
         s.may_move[k] = !stays[k];
+    unsigned round = 0;
     do {
         find_slots(&s);
         count_bytes(&s);
-    } while (leave_those_without_gain(&s));
+    } while (leave_those_without_gain(&s) && ++round < MOST_ROUNDS);
     write_order(&s, ret);
     uint32_t sooner = 0;
     for (uint32_t k = 0; k < problem->n_steps; k++)

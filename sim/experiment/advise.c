@@ -1193,17 +1193,19 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
             parts |= may;
             continue;
         }
-        bool remade = strstr(row->options, remat) != NULL, other = row->run.early > row->run.hbm || row->run.first > row->run.hbm;
-        again |= may && room && remade;
-        scheduled |= may && room && !remade && !other && strstr(row->options, schedule) != NULL;
-        early |= may && room && row->run.early > row->run.hbm;
-        first |= may && room && row->run.first > row->run.hbm;
         policy |= may && !room;
+        if (!may || !room)
+            continue;
+        bool is_again = strstr(row->options, remat) != NULL, is_early = row->run.early > row->run.hbm, is_first = row->run.first > row->run.hbm;
+        again |= is_again;
+        early |= is_early;
+        first |= is_first;
+        scheduled |= !is_again && !is_early && !is_first && strstr(row->options, schedule) != NULL;
     }
-    g_autofree char *margin =
-        again ? g_strdup_printf("(compilers asked for jax.checkpoint have taken up to %s times what is said of making again)", advice->margin) : NULL;
-    if (again)
-        ech_text_wrap(out, "  ", margin, columns);
+    if (again) {
+        g_autofree char *text = g_strdup_printf("(compilers asked for jax.checkpoint have taken up to %s times what is said of making again)", advice->margin);
+        ech_text_wrap(out, "  ", text, columns);
+    }
     if (scheduled)
         ech_text_wrap(out, "  ",
                       "(how much the compiler makes again itself to come down to memory is its own choice, and has taken up to " ECH_SCHEDULE_MARGIN

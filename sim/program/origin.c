@@ -194,22 +194,22 @@ static EchProduct product_of(const EchInstruction *i)
 {
     size_t n = 0;
     const char *list = NULL;
-    bool convolves = i->op_name && strstr(i->op_name, "conv_general_dilated"), batch = names_batch(i->op_name);
+    bool batch = false;
     switch (i->opcode) {
-    case ECH_HLO_CONVOLUTION: batch |= !convolves && dilates(i); break;
+    case ECH_HLO_CONVOLUTION: batch = !(i->op_name && strstr(i->op_name, "conv_general_dilated")) && dilates(i); break;
     case ECH_HLO_DOT:
         list = ech_program_attribute(i, "lhs_batch_dims", &n);
-        batch |= lists_any(list, n);
+        batch = lists_any(list, n);
         break;
     case ECH_HLO_CUSTOM_CALL:
         if (!i->target || strstr(i->target, "triangular") || !(strstr(i->target, "cublas") || strstr(i->target, "cudnn$conv")))
             return ECH_PRODUCT_NONE;
         list = ech_program_config(i, "lhs_batch_dimensions", &n);
-        batch |= lists_any(list, n);
+        batch = lists_any(list, n);
         break;
     default: return ECH_PRODUCT_NONE;
     }
-    return batch ? ECH_PRODUCT_BATCH : ECH_PRODUCT_RESULT;
+    return batch || names_batch(i->op_name) ? ECH_PRODUCT_BATCH : ECH_PRODUCT_RESULT;
 }
 
 /* An instruction of a kernel, inside of the fusions of @within. */

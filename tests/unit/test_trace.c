@@ -165,6 +165,26 @@ static void expect_refusal(Fixture *f, const char *invariant)
     ech_trace_builder_free(f->builder);
 }
 
+/* What stands for a product is one of three. */
+START_TEST(file_products)
+{
+    for (int product = 0; product <= 4; product++) {
+        GError *error = NULL;
+        g_autofree char *text = g_strdup_printf("echelon-trace 1 \"t\"\nstrings 0\nmemories 1\n\"hbm\"\nqueues 1\ncompute 0 \"core\"\nbuffers 1\n"
+                                                "b \"a\" m=0 bytes=4 product=%d\nops 0\n",
+                                                product);
+        g_autoptr(EchTrace) got = ech_trace_file_read(text, strlen(text), "t.ech", &error);
+        if (product >= ECH_PRODUCT_RESULT && product < ECH_N_PRODUCTS) {
+            ck_assert_ok(got != NULL, error);
+            ck_assert_uint_eq(ech_trace_buffers(got)[0].product, (unsigned)product);
+        } else {
+            ck_assert(got == NULL && strstr(error->message, "(1 to 3)") != NULL);
+            g_error_free(error);
+        }
+    }
+}
+END_TEST
+
 START_TEST(invariants_hold)
 {
     Fixture f = fixture();
@@ -513,6 +533,7 @@ int main(void)
     tcase_add_test(tests, copy_of_a_trace_is_equal);
     tcase_add_test(tests, text_ends_at_zero_byte);
     tcase_add_test(tests, file_damage_is_refused);
+    tcase_add_test(tests, file_products);
     tcase_add_test(tests, invariants_hold);
     tcase_add_test(tests, parts_cut_no_loop);
     tcase_add_test(tests, properties_are_replaced);
