@@ -19,7 +19,7 @@ enum { MOST_DEVICES = 3, MOST_LINES = 5, TRIFLE = 100 };
 
 static const char prefetch[] = "prefetch";
 /* Only where a program is compiled; what is no program of XLA's is fetched ahead instead. */
-static const char donate[] = "donate", slice[] = "slice", schedule[] = "schedule";
+static const char donate[] = "donate", slice[] = "slice", schedule[] = "schedule", shard[] = "shard";
 
 /* What is handed to passes as what they may need, in per cent of what there is: all of it where plans and allocators want no more, less where they do; less
  * still where it would fit but may not, as compilers have it, or where what is free is in pieces. At last nothing is fetched ahead, which takes memory, too. */
@@ -77,6 +77,9 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
     "optimizer state (weights, too, where a jax.lax.scan runs over their layers) with sharding.with_memory_kind(\"pinned_host\"), and the update in a "        \
     "jax.lax.fori_loop over layers that carries state and weights: of each jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False), what waits on the host "     \
     "through jax.device_put to the device and, updated, back, and jax.lax.dynamic_update_index_in_dim"
+#define SHARD_STATE                                                                                                                                            \
+    "optimizer state with jax.sharding.NamedSharding(mesh, P(axis)), of the axis that splits the batch, in in_shardings and out_shardings of the step "        \
+    "(ZeRO-1), and in the update jax.lax.with_sharding_constraint of the gradients to it, of the new weights to what they had"
 /* With the modules after it, where they are known. */
 #define TORCH_CHECKPOINT "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x)"
 #define KEEPING_PRODUCTS                                                                                                                                       \
@@ -141,6 +144,7 @@ static const Measure measures[] = {
      NULL,
      NULL,
      ALWAYS},
+    {"shard_state", "optimizer state split over devices", {shard, NULL}, 0, NULL, SHARD_STATE, NULL, NULL, ALWAYS},
     {"save_on_cpu", "activations on host, waited for", {"offload:what=activations,idle=0,each=true", NULL}, 0, NULL, NULL, SAVE_ON_CPU, NULL, ALWAYS},
     {"save_on_streams",
      "activations on host, overlapped",
@@ -208,6 +212,7 @@ static const Measure measures[] = {
      NULL,
      NULL,
      LAST},
+    {"remat_and_shard", "again, and state split over devices", {remat, shard, NULL}, 1, NULL, JAX_CHECKPOINT "; and " SHARD_STATE, NULL, NULL, LAST},
     {"remat_and_offload",
      "activations again or all on host",
      {"remat", "offload:what=activations,idle=0", schedule, NULL},
@@ -260,6 +265,7 @@ typedef struct {
     bool trains;            /* PyTorch has a backward pass to run, or an optimizer; */
     bool twice;             /* and differentiates a gradient, too; */
     bool lists;             /* and its optimizer takes all parameters at once. */
+    bool several;           /* XLA: one of several devices. */
     bool stacks;            /* XLA: arguments are stacks that can be updated a layer at a time. */
     bool donates;           /* Donation saves some and is not enough: what is tried then is tried with it. */
     unsigned jobs;
@@ -405,8 +411,10 @@ static char *why_nothing(const Measure *measure, JsonObject *run)
             const char *reason = g_str_has_prefix(remark, left) ? strstr(remark, "as it is: ") : NULL;
             found = reason ? reason + strlen("as it is: ") : NULL;
         }
-        if (strcmp(name, slice) == 0 && found)
+        if ((strcmp(name, slice) == 0 || strcmp(name, shard) == 0) && found) {
+            g_free(why);
             return g_strdup(found);
+        }
         if (!found) {
             g_free(why);
             return NULL;
@@ -534,6 +542,15 @@ static bool is_by_layer(const Measure *m)
     return m->passes[0] && strcmp(m->passes[0], slice) == 0;
 }
 
+/* What devices hold alike is known of donated arguments alone. */
+static bool is_sharded(const Measure *m)
+{
+    bool is = false;
+    for (size_t i = 0; m->passes[i]; i++)
+        is |= strcmp(m->passes[i], shard) == 0;
+    return is;
+}
+
 /* Whether donation may save some beside the measure. Arguments that wait on the host take what is written over them along. */
 static bool leaves_arguments(const Measure *m)
 {
@@ -552,7 +569,8 @@ static bool try_donated(Advise *a, GError **error)
     }
     for (guint i = 0; a->donates && i < a->trials->len; i++) {
         Trial *t = &g_array_index(a->trials, Trial, i);
-        if (!t->measure || !leaves_arguments(t->measure) || t->row.run.fits || (t->row.nothing && !is_by_layer(t->measure)) || t->row.error)
+        if (!t->measure || !leaves_arguments(t->measure) || t->row.run.fits || (t->row.nothing && !is_by_layer(t->measure) && !is_sharded(t->measure)) ||
+            t->row.error)
             continue;
         t->row.donated = true;
         t->row.run = (EchAdviceRun){0};
@@ -702,7 +720,7 @@ static const char *code_for(const Advise *a, const Measure *m)
     bool of_blocks = g_str_has_prefix(first, BLOCKS), compiled = strcmp(first, donate) == 0 || is_place(first) || is_by_layer(m);
     if (is_by_layer(m) && a->tpu != (strcmp(m->passes[1], BY_LAYER_TPU) == 0))
         return NULL;
-    if (strcmp(m->name, a->stacks ? again_whole : again_by_layer) == 0)
+    if (strcmp(m->name, a->stacks ? again_whole : again_by_layer) == 0 || (is_sharded(m) && !a->several))
         return NULL;
     if ((compiled && !a->xla) || (of_blocks && !a->advice->blocks) || (!of_blocks && a->advice->blocks && g_str_has_prefix(first, remat)))
         return NULL; /* checkpoint() takes modules, not arrays */
@@ -897,6 +915,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->lists = says(result->trace, "aten::_foreach_", "\nOptimizer.step#");
     a->xla = result->program != NULL;
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
+    a->several = a->xla && (uint64_t)result->program->partitions * result->program->replicas > 1;
     advice->margin = ech_remat_margin(result->trace);
     const EchMemory *hbm = ech_device_memory(result->device, "hbm");
     if (!hbm) {

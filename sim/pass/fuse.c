@@ -391,7 +391,7 @@ static void put(const Pass *p, EchId op, EchEdit *e)
     }
     for (uint32_t d = 0; d < o->n_deps; d++)
         ech_edit_dep(e, &p->s.deps[o->first_dep + d], 0);
-    ech_edit_work(e, op);
+    ech_edit_work(e, op, 1);
     if (o->queue == p->s.core)
         e->last_core = e->map[op];
 }

@@ -745,7 +745,7 @@ static void put(Writer *w, EchId op)
         if (w->stands[buffer] != ECH_NONE && w->fetched[buffer] != ECH_NONE)
             ech_trace_builder_dep(w->b, w->fetched[buffer], 0);
     }
-    ech_edit_work(&w->e, op);
+    ech_edit_work(&w->e, op, 1);
     if (o->queue == s->core)
         w->e.last_core = w->e.map[op];
 }

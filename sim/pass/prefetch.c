@@ -480,7 +480,7 @@ static void add_rest(Writer *w, EchId op, bool deps)
         const EchDep *dep = &p->s.deps[o->first_dep + d];
         ech_edit_dep(&w->e, dep, ahead_of(w, dep->op));
     }
-    ech_edit_work(&w->e, op);
+    ech_edit_work(&w->e, op, 1);
 }
 
 static void put(Writer *w, EchId op)

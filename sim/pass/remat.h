@@ -121,9 +121,10 @@ typedef struct {
     uint64_t offset;
 } EchRematPlace;
 
-/** What one iteration of a loop hands to the next, to be stacked. */
+/** What is to be stacked of each iteration of a loop: what one hands to the next, or what it makes and keeps. */
 typedef struct {
     EchId buffer, made_in, used_in;
+    EchId after;    /**< The op of the body that makes it; ECH_NONE: it is there when an iteration begins. */
     EchBytes bytes; /**< Of a slice. */
     EchId made;     /**< Writing: the stack. */
 } EchRematCarry;

@@ -184,7 +184,7 @@ static void write_op(EchEdit *e, const EchSurvey *s, EchId i, EchId after)
         ech_edit_dep(e, &s->deps[d], 0);
     if (after != ECH_NONE)
         ech_trace_builder_dep(e->builder, e->map[after], 0);
-    ech_edit_work(e, i);
+    ech_edit_work(e, i, 1);
 }
 
 EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *modules, bool products, GError **error)

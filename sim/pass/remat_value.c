@@ -229,10 +229,11 @@ static bool is_fresh(const EchRemat *r, EchId buffer, EchId region, EchId loop)
     if (s->buffers[buffer].loop != region || alloc == ECH_NONE || alloc > loop || last_writer(r, buffer, region, loop, &others) != ECH_NONE ||
         begins_as(r, buffer) != ECH_NONE)
         return false;
+    /* Parts that were brought one by one fill it; others lay there by chance. */
+    EchBytes parts = 0;
     for (EchId i = alloc; i-- > 0 && s->ops[i].kind == ECH_OP_FREE;)
-        if (is_inside(s, s->ops[i].target, buffer))
-            return false;
-    return true;
+        parts = ech_bytes_add(parts, is_inside(s, s->ops[i].target, buffer) ? s->buffers[s->ops[i].target].bytes : 0);
+    return parts < s->buffers[buffer].bytes;
 }
 
 static uint32_t add_value(EchRemat *r, EchId op, EchId buffer, EchBytes bytes, EchId region, uint32_t run)
@@ -401,14 +402,37 @@ static EchRematReason make_value(EchRemat *r, EchId op, EchId buffer, Place at, 
     return ECH_REMAT_OK;
 }
 
-static uint32_t carry_of(EchRemat *r, EchId buffer, Place at)
+/* Whether a compiler made @one again as @other, or both of a third: "fusion.3" and "fusion.3.remat2". */
+static bool is_same_again(const EchSurvey *s, EchId one, EchId other)
+{
+    const char *a = ech_trace_string(s->t, s->ops[one].name), *b = ech_trace_string(s->t, s->ops[other].name);
+    const char *a_end = strstr(a, ECH_REMADE), *b_end = strstr(b, ECH_REMADE);
+    size_t n = a_end ? (size_t)(a_end - a) : strlen(a), m = b_end ? (size_t)(b_end - b) : strlen(b);
+    return n == m && strncmp(a, b, n) == 0;
+}
+
+/* Whether @known stacks what @buffer is after @after. */
+static bool stacks_same(const EchRemat *r, const EchRematCarry *known, EchId buffer, EchId after)
+{
+    const EchBuffer *a = &r->s->buffers[known->buffer], *b = &r->s->buffers[buffer];
+    if (after == ECH_NONE || known->after == ECH_NONE)
+        return known->buffer == buffer && known->after == after;
+    return (known->buffer == buffer && known->after == after) ||
+           (is_same_again(r->s, known->after, after) && a->bytes == b->bytes && a->product == b->product && a->product_dtype == b->product_dtype);
+}
+
+static uint32_t carry_of(EchRemat *r, EchId buffer, EchId after, Place at)
 {
     for (guint k = 0; k < r->carries->len; k++) {
         const EchRematCarry *known = ech_remat_carry(r, k);
-        if (known->buffer == buffer && known->made_in == at.region && known->used_in == at.target)
+        if (known->made_in == at.region && known->used_in == at.target && stacks_same(r, known, buffer, after))
             return k;
     }
-    EchRematCarry carry = {.buffer = buffer, .made_in = at.region, .used_in = at.target, .bytes = r->s->buffers[buffer].bytes};
+    const EchBuffer *b = &r->s->buffers[buffer];
+    EchRematCarry carry = {.buffer = buffer, .after = after, .made_in = at.region, .used_in = at.target, .bytes = b->bytes};
+    unsigned bits = ech_dtype_bits((EchDtype)b->dtype), own = ech_dtype_bits((EchDtype)b->product_dtype);
+    if (after != ECH_NONE && own > 0 && own < bits)
+        carry.bytes = b->bytes / bits * own;
     g_array_append_val(r->carries, carry);
     return r->carries->len - 1;
 }
@@ -449,7 +473,7 @@ static EchRematReason resolve_copies(EchRemat *r, Place at, EchId buffer, int de
         if (at.region == at.target)
             return ECH_REMAT_GONE;
         *ret_all = true;
-        add_input(inputs, ECH_REMAT_CARRY, carry_of(r, buffer, at), s->buffers[buffer].bytes);
+        add_input(inputs, ECH_REMAT_CARRY, carry_of(r, buffer, ECH_NONE, at), s->buffers[buffer].bytes);
         return ECH_REMAT_OK;
     }
     for (int taking = 0; taking < 2; taking++)
@@ -534,6 +558,14 @@ static bool is_kept(const EchRemat *r, EchId buffer)
     return (!r->asked.products && result) || (*r->asked.keep != '\0' && ech_survey_fits_name(r->s, buffer, r->asked.keep));
 }
 
+/* Whether a later loop can have what @made_by makes of @buffer in each iteration of this one, all of it, by stacking it. */
+static bool can_be_stacked(const EchRemat *r, EchId buffer, EchId made_by, Place at)
+{
+    const EchSurvey *s = r->s;
+    return at.region != at.target && s->buffers[buffer].loop == at.region && s->region[made_by] == at.region && !adds_a_part(r, made_by, buffer) &&
+           ech_survey_after(s, made_by) < s->end[at.region];
+}
+
 /* What stands for the result of a product in what kernel @op makes, where that is kept and @buffer made of it: that is made of it again by who reads it.
  * ECH_NONE: none. */
 static EchId result_beside(const EchRemat *r, EchId op, EchId buffer)
@@ -575,6 +607,11 @@ static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId b
     if (result != ECH_NONE)
         return resolve_made(r, at, made_by, result, ech_remat_written(r, made_by, result), depth + 1, inputs);
     /* What is to be kept is not made again for others either. */
+    if (is_kept(r, buffer) && can_be_stacked(r, buffer, made_by, at)) {
+        uint32_t carry = carry_of(r, buffer, made_by, at);
+        add_input(inputs, ECH_REMAT_CARRY, carry, MIN(bytes, ech_remat_carry(r, carry)->bytes));
+        return ECH_REMAT_OK;
+    }
     if (is_kept(r, buffer) && can_stay(r, buffer, made_by, at)) {
         (void)g_hash_table_add(r->stays, GUINT_TO_POINTER(buffer));
         add_input(inputs, ECH_REMAT_KEPT, buffer, bytes);
@@ -628,7 +665,7 @@ static EchRematReason resolve(EchRemat *r, Place at, EchId buffer, EchBytes byte
     if (at.region == ECH_NONE || (written && (at.region == at.target || s->buffers[buffer].loop == at.region)))
         return ECH_REMAT_GONE;
     if (written) {
-        add_input(inputs, ECH_REMAT_CARRY, carry_of(r, buffer, at), bytes);
+        add_input(inputs, ECH_REMAT_CARRY, carry_of(r, buffer, ECH_NONE, at), bytes);
         return ECH_REMAT_OK;
     }
     EchId outside = s->region[at.region], site = ech_survey_at_level(s, at.site, outside);

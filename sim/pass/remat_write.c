@@ -257,7 +257,7 @@ static EchBytes put_inputs(Writer *w)
         moved = ech_bytes_add(moved, is_in_hbm(w, buffer) ? bytes : 0);
     }
     for (guint k = 0; k < w->fused->len; k++)
-        ech_edit_work(&w->e, g_array_index(w->fused, EchId, k));
+        ech_edit_work(&w->e, g_array_index(w->fused, EchId, k), 1);
     return moved;
 }
 
@@ -459,7 +459,7 @@ static void put_again(Writer *w, EchId op)
     for (uint32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++)
         if (w->again[s->deps[d].op] != ECH_NONE)
             ech_trace_builder_dep(w->b, w->again[s->deps[d].op], s->deps[d].distance);
-    ech_edit_work(&w->e, op);
+    ech_edit_work(&w->e, op, 1);
     if (moved != ech_survey_moved(s, op))
         ech_trace_builder_peek_op(w->b, made)->estimate = estimate_moving(s, op, moved);
 }
@@ -578,7 +578,7 @@ static void run_again(Writer *w, uint32_t index)
     }
     if (w->e.last_core != ECH_NONE)
         depend(w, w->e.last_core);
-    ech_edit_work(&w->e, run->op);
+    ech_edit_work(&w->e, run->op, 1);
     ech_trace_builder_peek_op(w->b, made)->estimate = estimate_moving(s, run->op, moved);
     take_in(w, run->op);
     if (o->queue == s->core)
@@ -586,7 +586,7 @@ static void run_again(Writer *w, uint32_t index)
     free_values(w, index);
 }
 
-/* A kernel that stacks what an iteration begins with. */
+/* A kernel that stacks what an iteration begins with, or makes. */
 static void stack_carry(Writer *w, const EchRematCarry *carry)
 {
     EchOp o = ech_op_init(ECH_OP_KERNEL);
@@ -594,7 +594,7 @@ static void stack_carry(Writer *w, const EchRematCarry *carry)
     o.stack = ech_trace_builder_peek_buffer(w->b, carry->buffer)->stack;
     o.queue = w->s->core;
     w->e.last_core = ech_trace_builder_op(w->b, o);
-    ech_trace_builder_use(w->b, carry->buffer, ECH_READ, carry->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    ech_trace_builder_use(w->b, carry->buffer, ECH_READ, w->s->buffers[carry->buffer].bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
     ech_trace_builder_use(w->b, carry->made, ECH_WRITE, carry->bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
 }
 
@@ -647,7 +647,7 @@ static void put(Writer *w, EchId op)
     }
     for (uint32_t d = 0; d < o->n_deps; d++)
         ech_edit_dep(&w->e, &s->deps[o->first_dep + d], 0);
-    ech_edit_work(&w->e, op);
+    ech_edit_work(&w->e, op, 1);
     if (moved != ech_survey_moved(s, op))
         ech_trace_builder_peek_op(w->b, w->e.map[op])->estimate = estimate_moving(s, op, moved);
     take_in(w, op);
@@ -707,7 +707,7 @@ static void come_before(Writer *w, EchId i)
             EchId level = w->s->region[i];
             carry->made = make_buffer(w, carry->buffer, ech_bytes_mul(carry->bytes, w->s->ops[i].bytes), level);
             (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, carry->made);
-        } else if (carry->made_in + 1 == i)
+        } else if ((carry->after == ECH_NONE ? carry->made_in + 1 : ech_survey_after(w->s, carry->after)) == i)
             stack_carry(w, carry);
     }
     for (; w->next_run < w->r->order->len; w->next_run++) {
@@ -774,7 +774,7 @@ static void say(const Writer *w, EchDiag *diag)
 {
     const EchRemat *r = w->r;
     uint32_t n = 0, fused = 0, idle = 0, loops = 0;
-    EchBytes bytes = 0, carried = 0;
+    EchBytes bytes = 0, carried = 0, results = 0;
     for (guint k = 0; k < r->arrays->len; k++) {
         n += ech_remat_array(r, k)->chosen;
         bytes = ech_bytes_add(bytes, ech_remat_array(r, k)->chosen ? w->s->buffers[ech_remat_array(r, k)->buffer].bytes : 0);
@@ -787,11 +787,13 @@ static void say(const Writer *w, EchDiag *diag)
     }
     for (guint k = 0; k < r->carries->len; k++) {
         const EchRematCarry *c = ech_remat_carry(r, k);
-        carried = ech_bytes_add(carried, ech_bytes_mul(c->bytes, w->s->ops[c->made_in].bytes));
+        EchBytes *sum = c->after == ECH_NONE ? &carried : &results;
+        *sum = ech_bytes_add(*sum, ech_bytes_mul(c->bytes, w->s->ops[c->made_in].bytes));
     }
     for (EchId i = 0; i < w->s->n; i++)
         idle += w->dropped[i] && w->s->ops[i].kind == ECH_OP_KERNEL;
-    g_autofree char *all = ech_format_bytes(bytes), *stacked = ech_format_bytes(carried), *time = ech_format_time(ech_remat_time(r));
+    g_autofree char *all = ech_format_bytes(bytes), *stacked = ech_format_bytes(carried), *kept = ech_format_bytes(results),
+                    *time = ech_format_time(ech_remat_time(r));
     g_autofree char *inside = fused > 0 ? g_strdup_printf(", and %u inside those that read them", fused) : g_strdup("");
     g_autofree char *whole = loops > 0 ? g_strdup_printf(" and %u loop%s", loops, loops == 1 ? "" : "s") : g_strdup("");
     uint32_t kernels = r->runs->len - fused - loops;
@@ -801,6 +803,8 @@ static void say(const Writer *w, EchDiag *diag)
         ech_diag_remark(diag, "remat: %u kernel%s that made only what is not kept %s gone", idle, idle == 1 ? "" : "s", idle == 1 ? "is" : "are");
     if (carried > 0)
         ech_diag_remark(diag, "remat: %s are kept of what iterations begin with", stacked);
+    if (results > 0)
+        ech_diag_remark(diag, "remat: %s are kept of products that iterations make", kept);
     if (recorded)
         ech_diag_remark(diag, "remat: kernels that run again take as long as they were recorded to");
     else if (ech_survey_has_places(w->s))

@@ -939,7 +939,7 @@ static void put(Writer *w, EchId op)
         ech_trace_builder_use(w->e.builder, buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
     }
     put_deps(w, op, asked);
-    ech_edit_work(&w->e, op);
+    ech_edit_work(&w->e, op, 1);
     if (o->queue == s->core)
         w->e.last_core = w->e.map[op];
 }

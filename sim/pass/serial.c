@@ -45,7 +45,7 @@ static void put(Writer *w, EchId op)
         ech_edit_dep(&w->e, &s->deps[o->first_dep + d], 0);
     if (beside && w->e.last_core != ECH_NONE)
         ech_trace_builder_dep(w->e.builder, w->e.last_core, 0);
-    ech_edit_work(&w->e, op);
+    ech_edit_work(&w->e, op, 1);
     if (o->queue == s->core)
         w->e.last_core = w->e.map[op];
     w->n += beside;

@@ -2,8 +2,6 @@
  * kernel did with whole stacks a loop does with a slice of each per iteration, so that an offload after it fetches and stores slices, where XLA brings whole
  * arrays back early, all at once (validation/what_ifs.md). Only kernels that work in place are taken: a compiler lets those alone write where they read whose
  * elements do not hang on each other. */
-#include "models/kernel/gpu.h"
-#include "models/kernel/stalls.h"
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
 
@@ -123,28 +121,7 @@ static void put(Writer *w, EchId op)
     put_uses(w, o, 1);
     for (uint32_t d = 0; d < o->n_deps; d++)
         ech_edit_dep(&w->e, &w->s->deps[o->first_dep + d], 0);
-    ech_edit_work(&w->e, op);
-}
-
-/* How a kernel is launched on one of @slices. */
-static EchId launch_of_slice(Writer *w, EchId text, uint64_t slices)
-{
-    const char *was = ech_trace_string(w->s->t, text);
-    g_autoptr(GString) now = g_string_new(NULL);
-    EchKernelInside inside;
-    EchGpuLaunch launch;
-    if (ech_kernel_inside_parse(was, &inside)) {
-        for (unsigned k = 0; k < ECH_N_STALLS; k++)
-            inside.stalls.at[k] /= (EchTime)slices;
-        ech_kernel_inside_print(&inside, now);
-    } else if (ech_gpu_launch_parse(was, &launch)) {
-        launch.grid[0] = (uint32_t)((launch.grid[0] + slices - 1) / slices);
-        launch.elements /= slices;
-        launch.rows /= slices;
-        ech_gpu_launch_print(&launch, now);
-    } else
-        return ech_edit_text(&w->e, text);
-    return ech_trace_builder_string(w->e.builder, now->str, (gssize)now->len);
+    ech_edit_work(&w->e, op, 1);
 }
 
 static void put_slices(Writer *w, EchId op, uint64_t slices)
@@ -164,13 +141,10 @@ static void put_slices(Writer *w, EchId op, uint64_t slices)
     if (slice.estimate != ECH_TIME_NONE)
         slice.estimate /= (EchTime)slices;
     if (o->launch != ECH_NONE)
-        slice.launch = launch_of_slice(w, o->launch, slices);
+        slice.launch = ech_edit_launch(&w->e, o->launch, slices);
     (void)ech_trace_builder_op(w->e.builder, slice);
     put_uses(w, o, slices);
-    for (uint32_t k = 0; k < o->n_work; k++) {
-        const EchWork *work = &ech_trace_work(s->t)[o->first_work + k];
-        ech_trace_builder_work(w->e.builder, (EchWorkUnit)work->unit, (EchDtype)work->dtype, work->count / slices, (EchOrigin)work->origin);
-    }
+    ech_edit_work(&w->e, op, slices);
     ech_edit_close(&w->e, w->e.map[op]);
 }
 

@@ -1,5 +1,7 @@
 #include "sim/pass/survey.h"
 
+#include "models/kernel/gpu.h"
+#include "models/kernel/stalls.h"
 #include "sim/trace/step.h"
 
 #include <string.h>
@@ -107,7 +109,7 @@ bool ech_trace_is_remade(const EchTrace *trace)
     const EchOp *ops = ech_trace_ops(trace);
     bool tpu = g_strcmp0(ech_trace_get_property(trace, "platform"), "tpu") == 0, remade = false;
     for (size_t i = 0; i < ech_trace_n_ops(trace) && tpu && !remade; i++)
-        remade = ops[i].kind == ECH_OP_KERNEL && strstr(ech_trace_string(trace, ops[i].name), ".remat") != NULL;
+        remade = ops[i].kind == ECH_OP_KERNEL && strstr(ech_trace_string(trace, ops[i].name), ECH_REMADE) != NULL;
     return remade;
 }
 
@@ -424,13 +426,33 @@ EchId ech_edit_copy(EchEdit *edit, EchId queue, EchId from, EchId to, EchBytes b
     return made;
 }
 
-void ech_edit_work(EchEdit *edit, EchId op)
+void ech_edit_work(EchEdit *edit, EchId op, uint64_t parts)
 {
     const EchOp *o = &edit->survey->ops[op];
     for (uint32_t k = 0; k < o->n_work; k++) {
         const EchWork *work = &ech_trace_work(edit->survey->t)[o->first_work + k];
-        ech_trace_builder_work(edit->builder, (EchWorkUnit)work->unit, (EchDtype)work->dtype, work->count, (EchOrigin)work->origin);
+        ech_trace_builder_work(edit->builder, (EchWorkUnit)work->unit, (EchDtype)work->dtype, work->count / parts, (EchOrigin)work->origin);
     }
+}
+
+EchId ech_edit_launch(EchEdit *edit, EchId launch, uint64_t parts)
+{
+    const char *was = ech_trace_string(edit->survey->t, launch);
+    g_autoptr(GString) now = g_string_new(NULL);
+    EchKernelInside inside;
+    EchGpuLaunch gpu;
+    if (ech_kernel_inside_parse(was, &inside)) {
+        for (unsigned k = 0; k < ECH_N_STALLS; k++)
+            inside.stalls.at[k] /= (EchTime)parts;
+        ech_kernel_inside_print(&inside, now);
+    } else if (ech_gpu_launch_parse(was, &gpu)) {
+        gpu.grid[0] = (uint32_t)((gpu.grid[0] + parts - 1) / parts);
+        gpu.elements /= parts;
+        gpu.rows /= parts;
+        ech_gpu_launch_print(&gpu, now);
+    } else
+        return ech_edit_text(edit, launch);
+    return ech_trace_builder_string(edit->builder, now->str, (gssize)now->len);
 }
 
 void ech_edit_close(EchEdit *edit, EchId loop)

@@ -64,6 +64,8 @@ uint64_t ech_survey_runs(const EchSurvey *survey, EchId op);
 /** Whether a compiler gave places in the device memory. */
 bool ech_survey_has_places(const EchSurvey *survey);
 
+/** What XLA calls an instruction that it made again has this after the first one's name. */
+#define ECH_REMADE ".remat"
 /** Whether a TPU's compiler had to make arrays of the program again itself to come down to memory, by its names. */
 bool ech_trace_is_remade(const EchTrace *trace);
 
@@ -110,8 +112,10 @@ void ech_edit_move_buffer(EchBuffer *buffer, EchId memory);
 EchId ech_edit_copy_queue(EchEdit *edit, bool to_host);
 /** Copies @bytes of buffer @from to @to, once the core has come here; named as @from is. */
 EchId ech_edit_copy(EchEdit *edit, EchId queue, EchId from, EchId to, EchBytes bytes);
-/** The operations counts of an old op, for the one appended last. */
-void ech_edit_work(EchEdit *edit, EchId op);
+/** The operations counts of an old op, a part in @parts of each, for the one appended last. */
+void ech_edit_work(EchEdit *edit, EchId op, uint64_t parts);
+/** How a kernel that was launched as the old trace's @launch says is launched on a part in @parts of what it works on. */
+EchId ech_edit_launch(EchEdit *edit, EchId launch, uint64_t parts);
 /** A dependency of an old op, for the one appended last; @more: iterations more. What it depends on may come later in the body, or be left out: then there is
  * none. */
 void ech_edit_dep(EchEdit *edit, const EchDep *dep, uint32_t more);

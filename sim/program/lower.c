@@ -988,6 +988,7 @@ static void lowerer_init(Lowerer *l)
     l->untaken = g_new0(bool, p->n_computations + 1);
     l->handed = g_new(EchId, p->n_buffers + 1);
     memset(l->handed, 0xff, (p->n_buffers + 1) * sizeof(EchId));
+    l->replicas = ech_program_replicas(p);
     l->shape_texts = g_new(EchId, p->n_shapes + 1);
     memset(l->shape_texts, 0xff, (p->n_shapes + 1) * sizeof(EchId));
     l->born = g_new0(GArray *, p->n_instructions + 1);
@@ -1013,6 +1014,7 @@ static void lowerer_clear(Lowerer *l)
     g_free(l->dies);
     g_free(l->homed);
     g_free(l->started);
+    g_free(l->replicas);
     g_free(l->places);
     g_free(l->hidden);
     g_free(l->weights);

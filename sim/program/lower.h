@@ -34,6 +34,7 @@ typedef struct {
     EchId *started;        /* per instruction: the op that a done waits for, or ECH_NONE */
     EchBytes *operand_bytes;
     EchId *shape_texts; /* per shape: its text in the trace, or ECH_NONE while nothing asked for it */
+    uint32_t *replicas; /* per value: as ech_program_replicas() */
     EchId *handed;      /* per value buffer: the one that took its place at the instruction being lowered, or ECH_NONE */
     GArray *pending;    /* Pending */
     GHashTable *queues; /* name -> queue id + 1 */

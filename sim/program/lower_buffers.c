@@ -436,7 +436,11 @@ static void make_trace_buffer(Lowerer *l, EchId b)
     made.role = (uint8_t)role_of(buffer);
     made.dtype = p->shapes[shape].dtype;
     made.resident = place->resident;
-    made.product = (uint8_t)ech_program_product(p, value->defined.instruction, value->defined.position);
+    EchDtype own;
+    made.product = (uint8_t)ech_program_product(p, value->defined.instruction, value->defined.position, &own);
+    made.product_dtype = (uint8_t)(own != p->shapes[shape].dtype ? own : ECH_DTYPE_NONE);
+    for (uint32_t k = 0; k < buffer->n_values; k++)
+        made.replicas = MAX(made.replicas, l->replicas[p->buffer_values[buffer->first_value + k]]);
     made.bytes = place->bytes;
     made.dense = MIN(p->shapes[shape].dense, place->bytes);
     made.offset = place->offset;

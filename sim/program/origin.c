@@ -279,13 +279,15 @@ static EchId element_of(const EchProgram *p, EchId fusion, uint32_t position)
 }
 
 /* What of a product of its own a fusion makes at @position: what it makes with the fewest operations stands for it; of what is on chip and what is not, which
- * stays longer, the latter. */
-static EchProduct product_at(const EchProgram *p, EchId fusion, uint32_t position)
+ * stays longer, the latter. Sums over it are made of that. *@ret_product: the product. */
+static EchProduct product_at(const EchProgram *p, EchId fusion, uint32_t position, EchId *ret_product)
 {
-    const EchId element = element_of(p, fusion, position), shape = p->instructions[fusion].shape;
+    EchId element = element_of(p, fusion, position), shape = p->instructions[fusion].shape;
     const bool on_chip = p->shapes[ech_program_subshape(p, shape, position)].space != ECH_SPACE_HBM;
+    const bool sums = element != ECH_NONE && p->instructions[element].opcode == ECH_HLO_REDUCE;
     uint32_t steps = 0;
-    EchId product = element == ECH_NONE ? ECH_NONE : product_behind(p, fusion, element, &steps);
+    element = sums ? operand(p, element, 0, 0).id : element;
+    EchId product = *ret_product = element == ECH_NONE ? ECH_NONE : product_behind(p, fusion, element, &steps);
     for (uint32_t other = 0; product != ECH_NONE && other < MIN(p->shapes[shape].n_positions, MOST_RESULTS); other++) {
         const EchShape *like = &p->shapes[ech_program_subshape(p, shape, other)];
         EchId of = other == position || like->is_tuple ? ECH_NONE : element_of(p, fusion, other);
@@ -293,18 +295,24 @@ static EchProduct product_at(const EchProgram *p, EchId fusion, uint32_t positio
         uint32_t more = 0;
         if (of == ECH_NONE || chip > on_chip || product_behind(p, fusion, of, &more) != product)
             continue;
-        if (chip < on_chip || more < steps || (more == steps && other < position))
+        if (sums || chip < on_chip || more < steps || (more == steps && other < position))
             return ECH_PRODUCT_BESIDE;
     }
-    return product != ECH_NONE ? product_of(&p->instructions[product]) : ECH_PRODUCT_NONE;
+    return product != ECH_NONE && !sums ? product_of(&p->instructions[product]) : ECH_PRODUCT_NONE;
 }
 
-EchProduct ech_program_product(const EchProgram *program, EchId instruction, uint32_t position)
+EchProduct ech_program_product(const EchProgram *program, EchId instruction, uint32_t position, EchDtype *ret_dtype)
 {
+    *ret_dtype = ECH_DTYPE_NONE;
     Place at = {instruction, position};
     for (unsigned step = 0; step < MOST_STEPS && at.id != ECH_NONE; step++) {
         const EchInstruction *i = &program->instructions[at.id];
-        EchProduct product = i->opcode == ECH_HLO_FUSION ? product_at(program, at.id, at.position) : at.position <= 1 ? product_of(i) : ECH_PRODUCT_NONE;
+        EchId of = at.id;
+        EchProduct product = i->opcode == ECH_HLO_FUSION ? product_at(program, at.id, at.position, &of) : at.position <= 1 ? product_of(i) : ECH_PRODUCT_NONE;
+        if (product == ECH_PRODUCT_RESULT || product == ECH_PRODUCT_BATCH) {
+            const EchShape *shape = &program->shapes[program->instructions[of].shape];
+            *ret_dtype = (EchDtype)(shape->is_tuple && shape->n_elements > 0 ? program->shapes[program->elements[shape->first_element]].dtype : shape->dtype);
+        }
         if (product != ECH_PRODUCT_NONE)
             return product;
         at = step_back(program, at);

@@ -47,6 +47,8 @@ enum { ECH_BY_ARGUMENT = 1, ECH_BY_DEVICE = 2 };
 /** Array of int64_t, row by row, borrowed until the integers are freed or of another device; NULL for what is not known, is large (65536 elements) or holds
  * other things than integers. @ret_by (may be NULL): ECH_BY_ARGUMENT, ECH_BY_DEVICE or both. */
 GArray *ech_integers_of(EchIntegers *integers, EchId instruction, unsigned *ret_by);
+/** Per value (n_values): of a donated argument the devices of a group that hold the same of it, as far as the program shows; else 0. Owned by the caller. */
+uint32_t *ech_program_replicas(const EchProgram *program) G_GNUC_WARN_UNUSED_RESULT;
 /** What kernels of the program's own (Pallas) do, from their code. */
 void ech_program_derive_grids(EchProgram *program);
 /** Work of every computation and what fusions touch of their operands. ECH_ERROR_VERIFY for cycles. */

@@ -14,7 +14,8 @@
  * and touched.c's, as kernels price_kernels.c's, gpu_launch.c's (gpu_library.c) and own_kernel.c's (mosaic.c, triton.c, both by mlir_bytecode.c and
  * mlir_arith.c), on a chip with stationary weights price_stationary.c's. A program without a schedule is a graph.h on its way: unscheduled.c, then products.c,
  * on TPUs transforms.c, masks.c, sink.c, on GPUs ragged.c, running.c, conv_pads.c, split_sums.c, then host_offload.c, fuse.c, join.c, copies.c, and schedule.c.
- * Placement takes place_inputs.c and place_rewrite.c, donation donation.c; origin.c names arrays; lower.c (lower_buffers.c) makes a trace.
+ * Placement takes place_inputs.c and place_rewrite.c, donation donation.c; origin.c names arrays, replicated.c tells which devices hold alike; lower.c
+ * (lower_buffers.c) makes a trace.
  */
 #pragma once
 #include "models/kernel/grid.h"
@@ -289,8 +290,9 @@ const EchLayout *ech_program_first_layout(const EchProgram *program, EchId instr
  * as instructions have a name or a line in the source; ECH_NONE where none has. */
 EchId ech_program_origin(const EchProgram *program, EchId instruction, uint32_t position);
 /** Whether what is at a position of @instruction holds the result of a matrix product. Where a kernel stores only what it makes of that, element by element,
- * what it makes with the fewest operations stands for it, off the chip where anything is. Followed back as by ech_program_origin. */
-EchProduct ech_program_product(const EchProgram *program, EchId instruction, uint32_t position);
+ * what it makes with the fewest operations stands for it, off the chip where anything is; *ret_dtype is the result's own. Followed back as by
+ * ech_program_origin. */
+EchProduct ech_program_product(const EchProgram *program, EchId instruction, uint32_t position, EchDtype *ret_dtype);
 /** A shape's text with layouts; owned by the caller. */
 char *ech_program_shape_text(const EchProgram *program, EchId shape) G_GNUC_WARN_UNUSED_RESULT;
 /** An attribute's raw text ("{0,1}" for "dimensions={0,1}"), or NULL; borrowed, *ret_n bytes, not terminated. */

@@ -181,6 +181,10 @@ static void print_buffer(Printer *p, const EchBuffer *b)
         put_key(p, "managed=", b->managed);
     if (b->product)
         put_key(p, "product=", b->product);
+    if (b->product && b->product_dtype)
+        g_string_append_printf(out, ":%s", ech_dtype_name((EchDtype)b->product_dtype));
+    if (b->replicas)
+        put_key(p, "replicas=", b->replicas);
     if (b->rounded)
         put_key(p, "rounded=", b->rounded);
     if (b->dense)
@@ -736,7 +740,7 @@ static bool take_managed(Reader *r, uint8_t *ret, GError **error)
     return true;
 }
 
-static bool take_product(Reader *r, uint8_t *ret, GError **error)
+static bool take_product(Reader *r, uint8_t *ret, uint8_t *ret_dtype, GError **error)
 {
     uint32_t product = 0;
     if (!take_u32(r, &product, error))
@@ -744,7 +748,7 @@ static bool take_product(Reader *r, uint8_t *ret, GError **error)
     if (product == ECH_PRODUCT_NONE || product >= ECH_N_PRODUCTS)
         return fail(r, "what a product's result is (1 to 3)", error);
     *ret = (uint8_t)product;
-    return true;
+    return !take(r, ":") || take_dtype(r, ret_dtype, error);
 }
 
 static bool read_buffer(Reader *r, GError **error)
@@ -773,7 +777,9 @@ static bool read_buffer(Reader *r, GError **error)
         } else if (take(r, "managed=")) {
             ok = take_managed(r, &b.managed, error);
         } else if (take(r, "product=")) {
-            ok = take_product(r, &b.product, error);
+            ok = take_product(r, &b.product, &b.product_dtype, error);
+        } else if (take(r, "replicas=")) {
+            ok = take_u32(r, &b.replicas, error);
         } else if (take(r, "rounded=")) {
             ok = take_u64(r, &b.rounded, error);
         } else if (take(r, "dense=")) {

@@ -177,12 +177,14 @@ typedef struct {
     uint8_t direct;    /**< 1: a library's, of the driver itself: beside the program's allocator (NCCL's buffers). */
     uint8_t managed;   /**< EchManagedFlag: of the host's memory, but its pages come to the device where that touches them (cudaMallocManaged); 0: not so. */
     uint8_t product;   /**< EchProduct, of a compiled program. */
-    EchBytes bytes;    /**< Bytes the program asked for: padded size of an array, or the requested size. */
-    EchBytes rounded;  /**< What the recorded allocator gave, or 0 where not recorded. */
-    EchBytes dense;    /**< Unpadded bytes, or 0 where not known. */
-    uint64_t offset;   /**< Fixed offset in its memory (a compiler's assignment) or ECH_OFFSET_NONE. */
-    uint64_t address;  /**< Recorded address, or ECH_OFFSET_NONE. */
-    EchId alias_of;    /**< Parent buffer or ECH_NONE. */
+    uint8_t product_dtype; /**< EchDtype of that result where what stands for it has another; else ECH_DTYPE_NONE. */
+    uint32_t replicas;     /**< Devices of a group that hold the same, of an argument that a compiled program updates; 0: not known of any. */
+    EchBytes bytes;        /**< Bytes the program asked for: padded size of an array, or the requested size. */
+    EchBytes rounded;      /**< What the recorded allocator gave, or 0 where not recorded. */
+    EchBytes dense;        /**< Unpadded bytes, or 0 where not known. */
+    uint64_t offset;       /**< Fixed offset in its memory (a compiler's assignment) or ECH_OFFSET_NONE. */
+    uint64_t address;      /**< Recorded address, or ECH_OFFSET_NONE. */
+    EchId alias_of;        /**< Parent buffer or ECH_NONE. */
     uint64_t alias_offset; /**< Inside the parent. */
     EchId loop;            /**< LOOP op that makes one per iteration, or ECH_NONE. */
     EchId queue;           /**< Stream it was allocated on, or ECH_NONE. */

@@ -264,9 +264,11 @@ START_TEST(products)
         {"batches", 0, ECH_PRODUCT_BATCH}, {"convolved", 0, ECH_PRODUCT_RESULT}, {"gemm", 1, ECH_PRODUCT_RESULT}, {"gemm", 2, ECH_PRODUCT_NONE},
         {"gemms", 1, ECH_PRODUCT_BATCH},
     };
-    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++)
-        ck_assert_msg(ech_program_product(p, (EchId)(named(p, cases[i].name) - p->instructions), cases[i].position) == cases[i].product, "%s, %u",
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        EchDtype own;
+        ck_assert_msg(ech_program_product(p, (EchId)(named(p, cases[i].name) - p->instructions), cases[i].position, &own) == cases[i].product, "%s, %u",
                       cases[i].name, cases[i].position);
+    }
 }
 END_TEST
 

@@ -181,6 +181,11 @@ class Target:
             tell_pallas(self.devices[0])
         mesh = self.mesh = Mesh(np.array(self.devices).reshape(list(axes.values())), tuple(axes))
 
+        class Kind(str):
+            """A memory kind; the compiler for a described GPU tells none of what it returns, which jax would take for another one (out_shardings=)."""
+            def __ne__(self, other):
+                return other is not None and str.__ne__(self, other)
+
         class Described(NamedSharding):
             """Described GPUs list no memories, and NamedSharding drops a memory kind that is not listed: keep it."""
             memory_kind = property(lambda sharding: sharding.kept_kind)
@@ -196,7 +201,7 @@ class Target:
                 if axis not in axes:
                     sys.exit(f"something is split over '{axis}', which --mesh does not name; expected something like --mesh {axis}=2")
             if self.is_gpu:
-                return type("On_" + memory, (Described,), {"kept_kind": memory})(mesh, PartitionSpec(*spec))
+                return type("On_" + memory, (Described,), {"kept_kind": Kind(memory)})(mesh, PartitionSpec(*spec))
             return NamedSharding(mesh, PartitionSpec(*spec), memory_kind=memory)
 
         self.sharding, self.device, self.host = sharding, sharding(), sharding(memory="pinned_host")
