@@ -77,9 +77,10 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
     "optimizer state (weights, too, where a jax.lax.scan runs over their layers) with sharding.with_memory_kind(\"pinned_host\"), and the update in a "        \
     "jax.lax.fori_loop over layers that carries state and weights: of each jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False), what waits on the host "     \
     "through jax.device_put to the device and, updated, back, and jax.lax.dynamic_update_index_in_dim"
-#define SHARD_STATE                                                                                                                                            \
-    "optimizer state with jax.sharding.NamedSharding(mesh, P(axis)), of the axis that splits the batch, in in_shardings and out_shardings of the step "        \
-    "(ZeRO-1), and in the update jax.lax.with_sharding_constraint of the gradients to it, of the new weights to what they had"
+#define SHARD                                                                                                                                                  \
+    "weights and optimizer state with jax.sharding.NamedSharding(mesh, P(axis)), of the axis that splits the batch, in in_shardings and out_shardings of the " \
+    "step; in it jax.lax.with_sharding_constraint of the weights, in the type that products read them in, to P() before the loss, and of the gradients to "    \
+    "P(axis) (ZeRO-1)"
 /* With the modules after it, where they are known. */
 #define TORCH_CHECKPOINT "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x)"
 #define KEEPING_PRODUCTS                                                                                                                                       \
@@ -144,7 +145,7 @@ static const Measure measures[] = {
      NULL,
      NULL,
      ALWAYS},
-    {"shard_state", "optimizer state split over devices", {shard, NULL}, 0, NULL, SHARD_STATE, NULL, NULL, ALWAYS},
+    {"shard", "weights and state split over devices", {shard, NULL}, 0, NULL, SHARD, NULL, NULL, ALWAYS},
     {"save_on_cpu", "activations on host, waited for", {"offload:what=activations,idle=0,each=true", NULL}, 0, NULL, NULL, SAVE_ON_CPU, NULL, ALWAYS},
     {"save_on_streams",
      "activations on host, overlapped",
@@ -212,7 +213,7 @@ static const Measure measures[] = {
      NULL,
      NULL,
      LAST},
-    {"remat_and_shard", "again, and state split over devices", {remat, shard, NULL}, 1, NULL, JAX_CHECKPOINT "; and " SHARD_STATE, NULL, NULL, LAST},
+    {"remat_and_shard", "again, and weights and state split", {remat, shard, NULL}, 1, NULL, JAX_CHECKPOINT "; and " SHARD, NULL, NULL, LAST},
     {"remat_and_offload",
      "activations again or all on host",
      {"remat", "offload:what=activations,idle=0", schedule, NULL},
@@ -293,7 +294,9 @@ static EchAdviceRun run_of(JsonObject *run)
     JsonObject *memory = ech_member_object(ech_member_object(run, "memories"), "hbm");
     /* Unified memory: the rest is the host's. */
     EchBytes here = memory && json_object_has_member(memory, "on_device_bytes") ? MIN(hbm, (EchBytes)ech_member_int(memory, "on_device_bytes")) : hbm;
+    JsonObject *need = ech_member_object(ech_member_object(run, "needs"), "hbm");
     return (EchAdviceRun){.fits = fits && !narrow,
+                          .planned = need && ech_member_bool(need, "planned"),
                           .narrow = fits && narrow,
                           .hbm = here,
                           .host = ech_bytes_add((EchBytes)ech_run_memory_bytes(run, "host"), hbm - here),
@@ -551,13 +554,13 @@ static bool is_sharded(const Measure *m)
     return is;
 }
 
-/* Whether donation may save some beside the measure. Arguments that wait on the host take what is written over them along. */
-static bool leaves_arguments(const Measure *m)
+/* Whether donation may save some beside the measure; what waits on the host takes along what is written over it. */
+static bool may_donate(const Measure *m)
 {
-    bool leaves = m->passes[0] != NULL;
-    for (size_t i = 0; m->passes[i] && !is_by_layer(m); i++)
-        leaves &= !g_str_has_prefix(m->passes[i], "offload:what=arguments") && strcmp(m->passes[i], donate) != 0;
-    return leaves;
+    bool may = m->passes[0] != NULL;
+    for (size_t i = 0; m->passes[i]; i++)
+        may &= strcmp(m->passes[i], donate) != 0;
+    return may;
 }
 
 /* Donation costs nothing: where it saves some, whatever does not fit is tried again with it. */
@@ -569,7 +572,7 @@ static bool try_donated(Advise *a, GError **error)
     }
     for (guint i = 0; a->donates && i < a->trials->len; i++) {
         Trial *t = &g_array_index(a->trials, Trial, i);
-        if (!t->measure || !leaves_arguments(t->measure) || t->row.run.fits || (t->row.nothing && !is_by_layer(t->measure) && !is_sharded(t->measure)) ||
+        if (!t->measure || !may_donate(t->measure) || t->row.run.fits || (t->row.nothing && !is_by_layer(t->measure) && !is_sharded(t->measure)) ||
             t->row.error)
             continue;
         t->row.donated = true;
@@ -611,7 +614,19 @@ static bool try_growing(Advise *a, GError **error)
     return run_rounds(a, error);
 }
 
-/* What those that do not fit would need. */
+/* What a trial that does not fit needs is known. */
+static void settle(const Advise *a, Trial *t)
+{
+    t->row.run.fits = false;
+    t->row.run.makespan = 0;
+    if (t->measure && t->measure->n_goals == 0 && t->row.run.hbm >= a->advice->base.hbm)
+        t->row.nothing = g_strdup("no less is needed");
+    if (!t->row.nothing)
+        t->row.nothing = nothing_sent(a, t);
+}
+
+/* What those that do not fit would need. A plan of all places tells, which would be another where there is more room; what is placed as it comes is run where
+ * there is. */
 static bool learn_needs(Advise *a, GError **error)
 {
     g_autoptr(GPtrArray) open = g_ptr_array_new();
@@ -620,6 +635,10 @@ static bool learn_needs(Advise *a, GError **error)
         Trial *t = &g_array_index(a->trials, Trial, i);
         if (t->row.run.fits || t->row.run.narrow || t->row.nothing || t->row.error)
             continue;
+        if (t->measure && t->row.run.planned) {
+            settle(a, t);
+            continue;
+        }
         t->tried = t->last;
         char *options = g_steal_pointer(&t->row.options); /* what was tried, not what is asked here */
         EchCase *c = trial_case(a, t, true, error), *roomy = c ? vary_memory(c, ROOMY, error) : NULL;
@@ -642,12 +661,7 @@ static bool learn_needs(Advise *a, GError **error)
             continue;
         }
         t->row.run = run_of(json_node_get_object(node));
-        t->row.run.fits = false;
-        t->row.run.makespan = 0;
-        if (t->measure && t->measure->n_goals == 0 && t->row.run.hbm >= a->advice->base.hbm)
-            t->row.nothing = g_strdup("no less is needed");
-        if (!t->row.nothing)
-            t->row.nothing = nothing_sent(a, t);
+        settle(a, t);
     }
     ech_sweep_free(points, open->len);
     return true;
@@ -738,7 +752,7 @@ static void add_measures(Advise *a, When when)
                    .row = {.name = m->name,
                            .label = g_strdup(m->label),
                            .paged = when == PAGED,
-                           .donated = a->donates && leaves_arguments(m),
+                           .donated = a->donates && may_donate(m),
                            .in_code = a->pytorch || a->xla ? in_code : NULL}};
         g_array_append_val(a->trials, t);
     }

@@ -3,7 +3,8 @@
  * allocators and the devices that there are, with what it saves and what it costs.
  *
  * A measure is tried with the memory there is as its goal first, then with less where that was not enough (what a pass counts is what is live; a plan or an
- * allocator needs some more). What a measure that is not enough would need is learnt from a run in as much memory as it wants.
+ * allocator needs some more). What a measure that is not enough would need is learnt from its plan, or a run in as much memory
+ * as it wants.
  */
 #pragma once
 #include "sim/experiment/sweep.h"
@@ -11,6 +12,7 @@
 /** A run as the advice tells it. */
 typedef struct {
     bool fits;
+    bool planned;       /**< What it needs of hbm is what a plan of all its places takes. */
     EchBytes hbm, host; /**< What it needs of each, as `run` has it (ech_run_memory_bytes()). */
     EchTime makespan;   /**< 0 where it is not known. */
     EchBytes once;      /**< Of what is made again so much is there at once at most, where that makes it fit; else 0. */

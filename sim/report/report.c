@@ -234,8 +234,10 @@ EchBytes ech_report_brought_first(const EchReport *report)
 
 EchBytes ech_report_may_need(const EchReport *report)
 {
-    const char *again = ech_trace_get_property(report->trace, "remat_takes_up_to"),
-               *times = again ? again : ech_trace_get_property(report->trace, "schedule_takes_up_to");
+    static const char *const margins[] = {"remat_takes_up_to", "schedule_takes_up_to", "shard_takes_up_to"};
+    const char *times = NULL;
+    for (size_t i = 0; i < G_N_ELEMENTS(margins) && !times; i++)
+        times = ech_trace_get_property(report->trace, margins[i]);
     const EchBytes early = MAX(ech_report_fetched_early(report), ech_report_brought_first(report));
     const EchMemoryRun *hbm = ech_report_memory(report->run, "hbm");
     if ((!times && !early) || !hbm || !ech_report_fits(report))

@@ -427,9 +427,10 @@ char *ech_report_how_to_know(const char *device)
 {
     const char *quicker =
         g_str_has_prefix(device, "tpu") ? " (large programs: compile.py --no-codegen tells the memory, long before the compiler is done)" : "";
-    return g_strdup_printf("The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind=\"pinned_host\"), "
-                           "'echelon capture --pretend %s -o asked -- python train.py' tells what it needs then%s.",
-                           device, quicker);
+    return g_strdup_printf(
+        "The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind=\"pinned_host\", shardings), "
+        "'echelon capture --pretend %s -o asked -- python train.py' tells what it needs then%s.",
+        device, quicker);
 }
 
 /* A pass's own figure has room, but not all that a compiler may take. */
@@ -441,11 +442,13 @@ static void append_narrow(GString *out, const EchReport *report, EchBytes most, 
     const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to");
     bool early = ech_report_fetched_early(report) > 0;
     const char *scheduled = ech_trace_get_property(report->trace, "schedule_takes_up_to");
+    const char *sharded = ech_trace_get_property(report->trace, "shard_takes_up_to");
     g_autofree char *remat =
         times       ? g_strdup_printf("Compilers asked for jax.checkpoint have taken up to %s times what remat says", times)
         : scheduled ? g_strdup_printf("What its compiler makes again itself to come down to memory is its own choice, and has taken up to %s times "
                                       "what schedule says",
                                       scheduled)
+        : sharded   ? g_strdup_printf("Compilers asked for it have taken up to %s times what shard says", sharded)
                     : NULL;
     const char *brought = early                              ? "XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice"
                           : ech_report_brought_first(report) ? "Some programs' offloaded arrays libtpu brings before all else"
