@@ -11,7 +11,7 @@
 
 /* GRANULE: what a part is rounded up to, as arrays are. BESIDE: bytes of what an update reads or writes whole, rates and counters, on each device. MOSTLY: an
  * all-reduce becomes a reduction to parts where all but one part in so many of what it sums is for those alone. */
-enum { GRANULE = 512, BESIDE = 4096, MOSTLY = 16 };
+enum { GRANULE = 512, BESIDE = 4096, MOSTLY = 16, LOOK_BACK = 64 };
 
 /* Times that libtpu takes what is told, at most, of eight such steps: it keeps more activations beside (validation/what_ifs.md). Property shard_takes_up_to. */
 #define MARGIN "1.25"
@@ -35,7 +35,7 @@ typedef struct {
     const EchSurvey *s;
     const ShardOptions *o;
     EchUsers users;
-    EchId *home;     /* per buffer on chip: the argument that it holds, or a part of; per argument itself; else ECH_NONE */
+    EchId *home;     /* per buffer on chip: the argument that it holds, or a part of; per argument that devices hold alike, itself; else ECH_NONE */
     EchId *joined;   /* per buffer on chip: the one that begins in its place, of which it was brought as a part; else ECH_NONE */
     bool *is_state;  /* per buffer: an argument that only updates use */
     bool *is_weight; /* per buffer: another that they bring up to date, and that is held in parts, too */
@@ -48,10 +48,9 @@ static bool is_on_chip(const EchSurvey *s, EchId buffer)
     return s->buffers[buffer].memory != s->hbm && !ech_survey_is_host(s, s->buffers[buffer].memory);
 }
 
-static bool is_argument(const EchSurvey *s, EchId buffer)
+static bool is_argument(const Shard *d, EchId buffer)
 {
-    const EchBuffer *b = &s->buffers[buffer];
-    return b->resident && b->memory == s->hbm && b->replicas > 1;
+    return d->home[buffer] == buffer;
 }
 
 /* What a copy reads and writes; false where it tells no arrays. */
@@ -73,26 +72,52 @@ static bool is_within(const EchSurvey *s, EchId part, EchId whole)
            p->offset + p->bytes <= w->offset + w->bytes;
 }
 
+/* The buffer that is let go at op @op, which holds some of an argument, in the place of @whole; ECH_NONE. */
+static EchId part_at(const Shard *d, EchId op, EchId whole)
+{
+    const EchOp *o = &d->s->ops[op];
+    return o->kind == ECH_OP_FREE && d->home[o->target] != ECH_NONE && is_within(d->s, o->target, whole) ? o->target : ECH_NONE;
+}
+
+/* What is asked for at ALLOC @op holds an argument where parts of that, brought one by one, are let go there and fill it. */
+static void join_parts(Shard *d, EchId op)
+{
+    const EchSurvey *s = d->s;
+    const EchId whole = s->ops[op].target, least = op - MIN(op, LOOK_BACK);
+    EchId first = op;
+    EchBytes parts = 0;
+    while (first > least && (s->ops[first - 1].kind == ECH_OP_FREE || s->ops[first - 1].kind == ECH_OP_ALLOC)) {
+        EchId part = part_at(d, --first, whole);
+        parts = ech_bytes_add(parts, part != ECH_NONE ? s->buffers[part].bytes : 0);
+    }
+    for (EchId k = first; k < op && parts >= s->buffers[whole].bytes; k++) {
+        EchId part = part_at(d, k, whole);
+        if (part == ECH_NONE)
+            continue;
+        d->joined[part] = whole;
+        d->home[whole] = d->home[part];
+    }
+}
+
 static void find_homes(Shard *d)
 {
     const EchSurvey *s = d->s;
-    for (EchId b = 0; b < s->n_buffers; b++)
-        d->home[b] = is_argument(s, b) ? b : ECH_NONE;
+    for (EchId b = 0; b < s->n_buffers; b++) {
+        const EchBuffer *buffer = &s->buffers[b];
+        d->home[b] = buffer->resident && buffer->memory == s->hbm && buffer->replicas > 1 && buffer->alias_of == ECH_NONE ? b : ECH_NONE;
+    }
+    for (EchId b = 0; b < s->n_buffers; b++) /* what goes by several names stays whole */
+        d->home[ech_survey_root(s, b)] = s->buffers[b].alias_of != ECH_NONE ? ECH_NONE : d->home[ech_survey_root(s, b)];
     for (EchId i = 0; i < s->n; i++) {
         EchId from, to;
         if (ends_of(s, i, &from, &to)) {
-            if (is_argument(s, from) && is_on_chip(s, to))
+            if (is_argument(d, from) && is_on_chip(s, to))
                 d->home[to] = from;
-            else if (is_argument(s, to) && is_on_chip(s, from))
+            else if (is_argument(d, to) && is_on_chip(s, from))
                 d->home[from] = to;
         }
-        if (s->ops[i].kind != ECH_OP_ALLOC || !is_on_chip(s, s->ops[i].target))
-            continue;
-        for (EchId k = i; k-- > 0 && s->ops[k].kind == ECH_OP_FREE;) /* parts that were brought one by one */
-            if (d->home[s->ops[k].target] != ECH_NONE && is_within(s, s->ops[k].target, s->ops[i].target)) {
-                d->home[s->ops[i].target] = d->home[s->ops[k].target];
-                d->joined[s->ops[k].target] = s->ops[i].target;
-            }
+        if (s->ops[i].kind == ECH_OP_ALLOC && is_on_chip(s, s->ops[i].target))
+            join_parts(d, i);
     }
 }
 
@@ -119,24 +144,26 @@ static uint32_t parts_of(const Shard *d, EchId op)
     return parts;
 }
 
-/* Whether all that uses @buffer, on chip where it is not the argument itself, are updates, and copies between the two. */
-static bool is_for_updates(const Shard *d, EchId buffer)
+/* Per buffer whether all that uses it are updates, and copies between an argument and what is on chip of it. */
+static void find_users(const Shard *d, bool *ret_for_updates)
 {
     const EchSurvey *s = d->s;
-    buffer = d->joined[buffer] != ECH_NONE ? d->joined[buffer] : buffer;
-    for (uint32_t u = d->users.first[buffer]; u < d->users.first[buffer + 1]; u++) {
-        EchId op = d->users.op[u], from, to;
-        bool moves = ends_of(s, op, &from, &to) && d->home[from] != ECH_NONE && d->home[from] == d->home[to];
-        if (!moves && d->parts[op] == 0)
-            return false;
+    for (EchId b = 0; b < s->n_buffers; b++)
+        ret_for_updates[b] = true;
+    for (EchId i = 0; i < s->n; i++) {
+        EchId from, to;
+        bool moves = ends_of(s, i, &from, &to) && d->home[from] != ECH_NONE && d->home[from] == d->home[to];
+        for (uint32_t u = 0; !moves && d->parts[i] == 0 && u < s->ops[i].n_uses; u++)
+            ret_for_updates[ech_survey_root(s, s->uses[s->ops[i].first_use + u].buffer)] = false;
     }
-    return true;
+    for (EchId b = 0; b < s->n_buffers; b++)
+        ret_for_updates[b] &= d->joined[b] == ECH_NONE || ret_for_updates[d->joined[b]];
 }
 
 static void find_state(Shard *d)
 {
     const EchSurvey *s = d->s;
-    g_autofree bool *written = g_new0(bool, s->n_buffers + 1);
+    g_autofree bool *written = g_new0(bool, s->n_buffers + 1), *for_updates = g_new(bool, s->n_buffers + 1);
     for (EchId i = 0; i < s->n; i++) {
         d->parts[i] = parts_of(d, i);
         for (uint32_t u = 0; d->parts[i] > 0 && u < s->ops[i].n_uses; u++) {
@@ -146,10 +173,11 @@ static void find_state(Shard *d)
                 written[home] = true;
         }
     }
+    find_users(d, for_updates);
     for (EchId b = 0; b < s->n_buffers; b++)
-        d->is_state[b] = is_argument(s, b) && written[b] && s->buffers[b].bytes >= d->o->above && ech_survey_fits_name(s, b, d->o->names);
+        d->is_state[b] = is_argument(d, b) && written[b] && s->buffers[b].bytes >= d->o->above && ech_survey_fits_name(s, b, d->o->names);
     for (EchId b = 0; b < s->n_buffers; b++)
-        if (d->home[b] != ECH_NONE && !is_for_updates(d, b))
+        if (d->home[b] != ECH_NONE && !for_updates[b])
             d->is_state[d->home[b]] = false;
     /* What updates no state goes on as it is; copies between what is updated by parts and the chip move parts. */
     for (EchId i = 0; i < s->n; i++) {
@@ -160,12 +188,12 @@ static void find_state(Shard *d)
         }
         d->parts[i] = any ? d->parts[i] : 0;
     }
+    find_users(d, for_updates);
     for (EchId i = 0; i < s->n; i++) {
         EchId from, to;
         if (!ends_of(s, i, &from, &to) || d->home[from] == ECH_NONE || d->home[from] != d->home[to])
             continue;
-        EchId chip = is_on_chip(s, from) ? from : to;
-        if (is_for_updates(d, chip))
+        if (for_updates[is_on_chip(s, from) ? from : to])
             d->parts[i] = s->buffers[d->home[from]].replicas;
     }
 }
@@ -238,17 +266,10 @@ static EchBytes part_of(EchBytes bytes, uint32_t parts)
     return ech_bytes_add(part, (GRANULE - part % GRANULE) % GRANULE);
 }
 
-/* How the groups of @n devices lie, by an op that sums over them; NULL: none does. */
-static const EchOp *sum_over(const EchSurvey *s, uint32_t n)
-{
-    for (EchId i = 0; i < s->n; i++)
-        if (s->ops[i].kind == ECH_OP_COLLECTIVE && s->ops[i].collective == ECH_COLLECTIVE_ALL_REDUCE && s->ops[i].memory_from == n)
-            return &s->ops[i];
-    return NULL;
-}
-
 typedef struct {
     EchEdit e;
+    const EchOp *sum; /* the first that sums over as many devices as what was gathered last is split over, or NULL */
+    uint32_t over;    /* how many */
     EchId *whole;     /* per buffer: of a weight that is held in parts, what it is gathered in */
     EchId *gathering; /* and the op that does */
     EchId *until;     /* and the op before which that is let go */
@@ -256,10 +277,23 @@ typedef struct {
     EchBytes gathered;
 } Writer;
 
+/* How the groups of @n devices lie, by an op that sums over them; NULL: none does. */
+static const EchOp *sum_over(const EchSurvey *s, Writer *w, uint32_t n)
+{
+    if (w->over == n)
+        return w->sum;
+    w->over = n;
+    w->sum = NULL;
+    for (EchId i = 0; i < s->n && !w->sum; i++)
+        if (s->ops[i].kind == ECH_OP_COLLECTIVE && s->ops[i].collective == ECH_COLLECTIVE_ALL_REDUCE && s->ops[i].memory_from == n)
+            w->sum = &s->ops[i];
+    return w->sum;
+}
+
 static EchOp gathering_of(const Shard *d, Writer *w, EchId weight, EchBytes part)
 {
     const EchSurvey *s = d->s;
-    const EchOp *like = sum_over(s, s->buffers[weight].replicas);
+    const EchOp *like = sum_over(s, w, s->buffers[weight].replicas);
     EchOp all = ech_op_init(ECH_OP_COLLECTIVE);
     all.collective = ECH_COLLECTIVE_ALL_GATHER;
     all.name = ech_edit_text(&w->e, s->buffers[weight].name);
@@ -310,7 +344,7 @@ static void gather(const Shard *d, Writer *w, EchId op)
     for (uint32_t u = 0; u < o->n_uses; u++) {
         const EchUse *use = &s->uses[o->first_use + u];
         EchId weight = ech_survey_root(s, use->buffer);
-        if (use->access != ECH_WRITE || use->bytes <= BESIDE || !is_argument(s, weight) || d->is_state[weight] || d->is_weight[weight])
+        if (use->access != ECH_WRITE || use->bytes <= BESIDE || !is_argument(d, weight) || d->is_state[weight] || d->is_weight[weight])
             continue;
         EchOp all = gathering_of(d, w, weight, use->bytes / d->parts[op]);
         EchId made = w->e.map[op];
@@ -374,6 +408,12 @@ static void put(const Shard *d, Writer *w, EchId op)
         gather(d, w, op);
 }
 
+static gint compare_until(gconstpointer x, gconstpointer y, gpointer data)
+{
+    const EchId *until = data, a = *(const EchId *)x, b = *(const EchId *)y;
+    return until[a] != until[b] ? (until[a] < until[b] ? -1 : 1) : (a > b) - (a < b);
+}
+
 static EchTrace *write_shard(const Shard *d, EchDiag *diag, GError **error)
 {
     const EchSurvey *s = d->s;
@@ -404,14 +444,19 @@ static EchTrace *write_shard(const Shard *d, EchDiag *diag, GError **error)
         n++;
     }
     gather_weights(d, &w);
+    g_autoptr(GArray) ends = g_array_new(FALSE, FALSE, sizeof(EchId)); /* weights that were gathered, by when nobody needs them */
+    for (EchId b = 0; b < s->n_buffers; b++)
+        if (w.whole[b] != ECH_NONE)
+            g_array_append_val(ends, b);
+    g_array_sort_with_data(ends, compare_until, w.until);
+    guint next = 0;
     for (EchId i = 0; i <= s->n; i++) {
         while (loops->len > 0 && s->end[g_array_index(loops, EchId, loops->len - 1)] == i) {
             ech_edit_close(&w.e, w.e.map[g_array_index(loops, EchId, loops->len - 1)]);
             g_array_set_size(loops, loops->len - 1);
         }
-        for (EchId b = 0; loops->len == 0 && b < s->n_buffers; b++)
-            if (w.until[b] == i)
-                (void)ech_edit_memory(&w.e, ECH_OP_FREE, w.whole[b]);
+        for (; next < ends->len && w.until[g_array_index(ends, EchId, next)] == i; next++)
+            (void)ech_edit_memory(&w.e, ECH_OP_FREE, w.whole[g_array_index(ends, EchId, next)]);
         if (i == s->n)
             break;
         put(d, &w, i);
@@ -440,7 +485,7 @@ static char *why_not(const Shard *d)
     const EchSurvey *s = d->s;
     bool alike = false, reduced = false;
     for (EchId b = 0; b < s->n_buffers; b++)
-        alike |= is_argument(s, b);
+        alike |= is_argument(d, b);
     for (EchId i = 0; i < s->n; i++)
         reduced |= s->ops[i].kind == ECH_OP_COLLECTIVE;
     g_autoptr(GPtrArray) names = ech_survey_unnamed(s, d->o->names);
@@ -493,7 +538,7 @@ static EchTrace *shard_run(const void *options, const EchDevice *device, EchTrac
 }
 
 const EchPassClass ech_pass_shard = {.name = "shard",
-                                     .summary = "split optimizer state that every device holds whole over the devices (ZeRO-1)",
+                                     .summary = "split weights and optimizer state that every device holds whole over the devices (ZeRO-1)",
                                      .source = "ours; Rajbhandari et al. 2020 (arXiv 1910.02054), Xu et al. 2020 (arXiv 2004.13336)",
                                      .params = shard_params,
                                      .options_size = sizeof(ShardOptions),

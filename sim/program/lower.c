@@ -19,8 +19,9 @@
 /* Multiprocessors of a GPU that is not known: an H100's. They decide how XLA launches loops and short rows. */
 enum { USUAL_SMS = 132 };
 
-/* MAX_REPEATED: what computations that are called again may add, in instructions and arrays that these are given or make. */
-enum { MAX_REMARKS_PER_KIND = 4, MAX_REPEATED = 1 << 22 };
+/* MAX_REPEATED: what computations that are called again may add, in instructions and arrays that these are given or make. MUCH, MUCH_PART: bytes, and part of
+ * all arguments, from which it is worth a remark that devices hold them alike. */
+enum { MAX_REMARKS_PER_KIND = 4, MAX_REPEATED = 1 << 22, MUCH = 1 << 20, MUCH_PART = 8 };
 
 /* A collective that was started inside a fusion and not yet waited for. */
 typedef struct {
@@ -1062,6 +1063,36 @@ static void tell_limits(const Lowerer *l)
                         l->assumed == 1 ? "chooses" : "choose");
 }
 
+/* What of the arguments devices hold alike, where that is much. */
+static void tell_alike(const Lowerer *l)
+{
+    EchBytes alike = 0, all = 0, largest = 0;
+    uint32_t count = 0, devices = 0;
+    EchId which = ECH_NONE;
+    for (EchId b = 0; b < ech_trace_builder_n_buffers(l->b); b++) {
+        const EchBuffer *buffer = ech_trace_builder_peek_buffer(l->b, b);
+        if (buffer->role != ECH_ROLE_PARAMETER || !buffer->resident)
+            continue;
+        all = ech_bytes_add(all, buffer->bytes);
+        if (buffer->replicas < 2)
+            continue;
+        count++;
+        devices = MAX(devices, buffer->replicas);
+        alike = ech_bytes_add(alike, buffer->bytes);
+        which = buffer->bytes > largest ? b : which;
+        largest = MAX(largest, buffer->bytes);
+    }
+    if (count == 0 || alike < MUCH || alike < all / MUCH_PART)
+        return;
+    const EchBuffer *buffer = ech_trace_builder_peek_buffer(l->b, which);
+    g_autofree char *size = ech_format_bytes(alike);
+    g_autofree char *name = g_strdup(ech_trace_builder_peek_string(l->b, buffer->stack != ECH_NONE ? buffer->stack : buffer->name));
+    ech_diag_remark(l->diag,
+                    "%u argument%s (%.*s%s, %s) %s the same on each of %u devices: --pass shard tells what splitting %s over these (ZeRO-1) would change",
+                    count, count == 1 ? "" : "s", (int)strcspn(name, "\n"), name, count == 1 ? "" : " and others", size, count == 1 ? "is" : "are", devices,
+                    count == 1 ? "it" : "them");
+}
+
 /* Of which device the trace's estimates are, and of which those that they are scaled from. */
 static void tell_priced_for(const Lowerer *l, const EchDevice *runs_on)
 {
@@ -1107,6 +1138,7 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     lower_computation(&l, program->entry);
     set_properties(&l);
     tell_limits(&l);
+    tell_alike(&l);
     tell_priced_for(&l, runs_on);
     for (size_t b = 0; l.options.buffers && b < program->n_buffers; b++)
         l.options.buffers[b] = l.places[b].id;

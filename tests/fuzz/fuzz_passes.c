@@ -20,10 +20,12 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
                                         "plan",
                                         "schedule:copies=2,memory=1MiB",
                                         "remat:above=1",
+                                        "shard:above=1,weights=false",
                                         "slice:above=1",
                                         "offload:what=arguments,above=1,overlap=true",
                                         "schedule",
                                         "plan",
+                                        "shard:above=1",
                                         "serial"};
     for (size_t k = 0; k < G_N_ELEMENTS(specs); k++) {
         g_autoptr(GError) error = NULL;

@@ -3,7 +3,7 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB
 gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   IT DOES NOT FIT. 123 MiB of hbm are needed, 100 MiB are there.
-  Do first: make activations again (37.6 MiB, 1.13 ms a step): jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False.
+  Do first: make again what needs no product (60.6 MiB, 980 us a step): jax.checkpoint(block, policy=jax.checkpoint_policies.dots_saveable).
   It takes 1.08 ms. Its critical path: latency inside kernels 81 %, hbm port 11 %, overhead 7 %.
   It needs 123 MiB of hbm; at its fullest that holds 100 MiB kept for later use, 16.0 MiB temporaries in use, 6.50 MiB arguments.
   Its temporaries then, by line of the program: gpt_step.py:32 (58 MiB), gpt_step.py:30 (24.6 MiB), gpt_step.py:21 (9 MiB), gpt_step.py:41 (8.00 MiB), gpt_step.py:26 (7.50 MiB), and others.
@@ -12,14 +12,10 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   as it is                                  123 MiB         -  1.08 ms         -
 
   What would make it fit
-   1  make activations again               37.6 MiB         -  1.13 ms    x1.053
-   2  products on host, the rest again     41.1 MiB     8 MiB  1.24 ms    x1.154
-
-  What may
-   3  make again what needs no product      117 MiB         -        -         -
-  (of what is made again there are at once at most: 13.5 MiB by 1, 13.5 MiB by 2; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
-  (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
-  The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
+   1  make again what needs no product     60.6 MiB         -   980 us    x0.912
+   2  make activations again               37.6 MiB         -  1.13 ms    x1.053
+   3  products on host, the rest again     38.8 MiB    24 MiB  1.60 ms    x1.490
+  (of what is made again there are at once at most: 8.02 MiB by 1, 13.5 MiB by 2, 14.4 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
 
   What would run as it is, with what has no room on the host
    4  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x12.470
@@ -28,15 +24,15 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
    5  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
   How a program says so
-   1  jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False
-   2  jax.checkpoint(block, policy=jax.checkpoint_policies.offload_dot_with_no_batch_dims("device", "pinned_host")), and convolutions by name: save_and_offload_only_these_names with jax.ad_checkpoint.checkpoint_name
-   3  jax.checkpoint(block, policy=jax.checkpoint_policies.dots_saveable)
+   1  jax.checkpoint(block, policy=jax.checkpoint_policies.dots_saveable)
+   2  jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False
+   3  jax.checkpoint(block, policy=jax.checkpoint_policies.offload_dot_with_no_batch_dims("device", "pinned_host")), and convolutions by name: save_and_offload_only_these_names with jax.ad_checkpoint.checkpoint_name
    4  TF_FORCE_UNIFIED_MEMORY=true and XLA_CLIENT_MEM_FRACTION above 1
 
   What to add to 'echelon run', which tells the arrays
-   1  --pass remat:memory=100MiB
-   2  --pass remat:keep=products --pass offload:what=activations,idle=0,above=64KiB,names=products --pass schedule
-   3  --pass remat:products=false,memory=92MiB
+   1  --pass remat:products=false,memory=100MiB
+   2  --pass remat:memory=100MiB
+   3  --pass remat:keep=products --pass offload:what=activations,idle=0,above=64KiB,names=products --pass schedule
    4  --set replay.unified_memory=true
 
   A smaller batch, or a smaller type, is another program: capture that as you captured this.
@@ -48,10 +44,10 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
    2  again, and arguments layer by layer  32.4 MiB  5.50 MiB        -         -
-   3  activations again or all on host     36.0 MiB     2 MiB        -         -
-   4  make activations again               37.6 MiB         -        -         -
-   5  products on host, the rest again     41.1 MiB     8 MiB        -         -
-   6  make again what needs no product      117 MiB         -        -         -
+   3  products on host, the rest again     32.5 MiB    24 MiB        -         -
+   4  activations again or all on host     34.6 MiB     2 MiB        -         -
+   5  make activations again               37.6 MiB         -        -         -
+   6  make again what needs no product     60.6 MiB         -        -         -
    7  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --memory 60MiB | grep -c -- '--pass schedule'
@@ -70,12 +66,12 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   What would save some
    1  make activations again               14.5 MiB         -   311 us    x0.996
-   2  products on host, the rest again     15.0 MiB    10 MiB   960 us    x3.076
+   2  products on host, the rest again     24.5 MiB     8 MiB   753 us    x2.414
 
   What may
    3  arguments on host, layer by layer    25.0 MiB  5.50 MiB   714 us    x2.288
   (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
-  The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend tpu-v6e -o asked -- python train.py' tells what it needs then (large programs: compile.py --no-codegen tells the memory, long before the compiler is done).
+  The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host", shardings), 'echelon capture --pretend tpu-v6e -o asked -- python train.py' tells what it needs then (large programs: compile.py --no-codegen tells the memory, long before the compiler is done).
 
   How a program says so
    1  jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False
@@ -90,7 +86,7 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
   What changes nothing
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
     loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
-    make again what needs no product: no array fits what was asked for
+    make again what needs no product: of the 30.5 MiB that it holds at its fullest, making arrays again (5 could be) saves nothing
     arguments on host: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
 $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/larger device/,/^$/p'
   As it is, on a larger device
@@ -164,10 +160,10 @@ $ echelon advise traces/adam_stacked_none.v5e --device tpu-v5e --memory 600MiB |
     arguments on host: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
 $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
-   2* make activations again               2.31 GiB         -        -         -
-   3* products on host, the rest again     2.31 GiB  5.25 MiB        -         -
-   4  donate what results can replace      2.31 GiB         -        -         -
-   5  again, and arguments on host         2.68 GiB   984 MiB        -         -
+   2* again, and arguments on host         2.11 GiB   984 MiB        -         -
+   3* make activations again               2.31 GiB         -        -         -
+   4* products on host, the rest again     2.31 GiB  5.25 MiB        -         -
+   5  donate what results can replace      2.31 GiB         -        -         -
   (*: with arguments donated, too)
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:what=none --memory 115MiB | sed -n '/What may/,/^$/p;/^   1 .*--pass/p;/donated, too/p'
@@ -175,7 +171,7 @@ $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:w
    1* make activations again                108 MiB         -  2.18 ms    x1.200
   (of what is made again there are at once at most: 32 MiB by 1; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
-  The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
+  The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host", shardings), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   (*: with arguments donated, too)
    1  --pass donate --pass remat:memory=74MiB
@@ -186,15 +182,15 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 34MiB | s
   What may
    1  make activations again               37.6 MiB         -        -         -
    2  again, and arguments layer by layer  32.4 MiB  5.50 MiB  1.93 ms    x1.796
-   3  products on host, the rest again     41.1 MiB     8 MiB        -         -
+   3  products on host, the rest again     37.5 MiB    24 MiB        -         -
   (of what is made again there are at once at most: 13.5 MiB by 2; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
-  The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
+  The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host", shardings), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   What would not be enough
-   5  activations again or all on host     36.0 MiB     2 MiB        -         -
-   6  make again what needs no product      117 MiB         -        -         -
+   5  activations again or all on host     34.6 MiB     2 MiB        -         -
+   6  make again what needs no product     60.6 MiB         -        -         -
    7  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
 $ sed '/^summary/d' tests/golden/data/small.yaml >$T/bare.yaml; COLUMNS=80 echelon advise tests/golden/data/recorded.ech --device $T/bare.yaml | head -2; cp tests/golden/data/recorded.ech $T/$(printf 'a-long-name-%.0s' 1 2 3 4 5 6 7).ech; COLUMNS=60 echelon advise $T/a-long*.ech --device tests/golden/data/small.yaml | head -3

@@ -16,15 +16,16 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
   - remat: 1 array (512 KiB) kept: the loops behind them take longer than they are not needed for
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:memory=24MiB,products=false 2>&1 | grep -E 'It (fits|takes)|remat:'
   after pass remat:memory=24MiB,products=false
-  It fits. hbm 117 MiB of 79.1 GiB (0 %)
-  It takes 1.08 ms, bound by latency inside kernels (83 % of the critical path).
-    It takes 0.2 % longer: 1.08 ms -> 1.08 ms. Along the critical path: +22.5 us latency inside kernels, -12.1 us hbm port, -8 us overhead.
-  - remat: 117 MiB are left at the fullest moment, in use there or dearer to bring back
-  - remat: 3 arrays (8 MiB) made again instead of kept: 1 kernel run again, 673 ns by their own times, and 3 inside those that read them
-  - remat: 2 kernels that made only what is not kept are gone
+  It fits. hbm 60.6 MiB of 79.1 GiB (0 %)
+  It takes 980 us, bound by latency inside kernels (87 % of the critical path).
+    It takes 8.8 % less time: 1.08 ms -> 980 us. Along the critical path: -53.8 us hbm port, -21 us overhead, -20.3 us latency inside kernels.
+  - remat: 60.6 MiB are left at the fullest moment, in use there or dearer to bring back
+  - remat: 18 arrays (92.1 MiB) made again instead of kept: 5 kernels run again, 22.7 us by their own times, and 14 inside those that read them
+  - remat: 29 kernels that made only what is not kept are gone
   - remat: 2 MiB are kept of what iterations begin with
+  - remat: 26 MiB are kept of products that iterations make
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
-  - remat: 18 arrays (87.6 MiB) kept: matrix products would have to run again (products=true)
+  - remat: 5 arrays (7.50 MiB) kept: matrix products would have to run again (products=true)
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. hbm 108 MiB of 79.1 GiB (0 %)
   It takes 2.18 ms, bound by latency inside kernels (40 % of the critical path).
@@ -52,7 +53,7 @@ A GPT step on an H100 that keeps everything, makes it again, or sends it to the 
   kept                  fits     time  x first    needed      peak    to dev  from dev  bound by
   --------------------  ----  -------  -------  --------  --------  --------  --------  ----------------------
   everything            yes   1.08 ms    1.000   123 MiB         -         -         -  latency inside kernels
-  all but cheap ones    yes   1.08 ms    1.002   117 MiB         -         -         -  latency inside kernels
+  all but cheap ones    yes    980 us    0.912  60.6 MiB         -         -         -  latency inside kernels
   80 MiB                yes   1.13 ms    1.053  37.6 MiB         -         -         -  latency inside kernels
   as little as can be   yes   1.13 ms    1.053  37.6 MiB         -         -         -  latency inside kernels
   60 MiB, rest on host  yes   6.79 ms    6.311  54.5 MiB  87.5 MiB  93.5 MiB   152 MiB  host link from device
@@ -60,7 +61,7 @@ A GPT step on an H100 that keeps everything, makes it again, or sends it to the 
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --set device.memories.hbm.available=130MiB | sed -n '/ fit\./,/It takes/p' | sed '$d'
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --pass offload --set device.memories.hbm.available=110MiB | sed -n '/ fit\./,/It takes/p' | sed '$d'
   It may fit. hbm 96.0 MiB of 110 MiB (87 %), host 17.5 MiB of 2 TiB (0 %)
-  Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says. XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 215 MiB of hbm, or more: --pass schedule, after offload, tells. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host"), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
+  Compilers asked for jax.checkpoint have taken up to 1.2 times what remat says. XLA fetches offloaded arrays early, many at once, but for what loops fetch slice by slice; that would be 215 MiB of hbm, or more: --pass schedule, after offload, tells. The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host", shardings), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
   Of what is made again 32 MiB are there at once at most. jax.checkpoint has all there that a block makes: what a block makes beyond 32 MiB it needs besides.
   JAX would not run it as it is: it takes three quarters of the memory, 82.5 MiB; nor would the process's context, 512 MiB, have room beside it.
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --pass 'remat:modules=blocks.*' | grep -A5 'Who asked'

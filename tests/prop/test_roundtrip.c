@@ -130,6 +130,8 @@ static EchTrace *random_trace(GRand *rand)
         buffer.resident = 1;
         buffer.upper_end = g_rand_boolean(rand);
         buffer.product = (uint8_t)g_rand_int_range(rand, 0, ECH_N_PRODUCTS);
+        buffer.product_dtype = (uint8_t)(buffer.product ? g_rand_int_range(rand, 0, ECH_N_DTYPES) : 0);
+        buffer.replicas = g_rand_boolean(rand) ? 0 : g_rand_int(rand);
         buffer.bytes = (EchBytes)g_rand_int_range(rand, 0, 1 << 30);
         buffer.rounded = any_u64(rand);
         buffer.dense = any_u64(rand);

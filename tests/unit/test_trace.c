@@ -165,9 +165,13 @@ static void expect_refusal(Fixture *f, const char *invariant)
     ech_trace_builder_free(f->builder);
 }
 
-/* What stands for a product is one of three. */
+/* What stands for a product is one of three, and has an element type. */
 START_TEST(file_products)
 {
+    g_autoptr(GError) none = NULL;
+    static const char odd[] = "echelon-trace 1 \"t\"\nstrings 0\nmemories 1\n\"hbm\"\nqueues 1\ncompute 0 \"core\"\nbuffers 1\n"
+                              "b \"a\" m=0 bytes=4 product=1:f33\nops 0\n";
+    ck_assert_ptr_null(ech_trace_file_read(odd, strlen(odd), "t.ech", &none));
     for (int product = 0; product <= 4; product++) {
         GError *error = NULL;
         g_autofree char *text = g_strdup_printf("echelon-trace 1 \"t\"\nstrings 0\nmemories 1\n\"hbm\"\nqueues 1\ncompute 0 \"core\"\nbuffers 1\n"
