@@ -145,7 +145,7 @@ static const Measure measures[] = {
      NULL,
      NULL,
      ALWAYS},
-    {"shard", "weights and state split over devices", {shard, NULL}, 0, NULL, SHARD, NULL, NULL, ALWAYS},
+    {"shard", "weights and state split (ZeRO-1)", {shard, NULL}, 0, NULL, SHARD, NULL, NULL, ALWAYS},
     {"save_on_cpu", "activations on host, waited for", {"offload:what=activations,idle=0,each=true", NULL}, 0, NULL, NULL, SAVE_ON_CPU, NULL, ALWAYS},
     {"save_on_streams",
      "activations on host, overlapped",
@@ -213,7 +213,7 @@ static const Measure measures[] = {
      NULL,
      NULL,
      LAST},
-    {"remat_and_shard", "again, and weights and state split", {remat, shard, NULL}, 1, NULL, JAX_CHECKPOINT "; and " SHARD, NULL, NULL, LAST},
+    {"remat_and_shard", "again, weights and state split", {remat, shard, NULL}, 1, NULL, JAX_CHECKPOINT "; and " SHARD, NULL, NULL, LAST},
     {"remat_and_offload",
      "activations again or all on host",
      {"remat", "offload:what=activations,idle=0", schedule, NULL},
@@ -563,8 +563,8 @@ static bool may_donate(const Measure *m)
     return may;
 }
 
-/* Donation costs nothing: where it saves some, whatever does not fit is tried again with it. */
-static bool try_donated(Advise *a, GError **error)
+/* Donation costs nothing: where it saves some, whatever does not fit is tried again with it; where something was @enough, what without it is not known. */
+static bool try_donated(Advise *a, bool enough, GError **error)
 {
     for (guint i = 0; i < a->trials->len; i++) {
         const Trial *t = &g_array_index(a->trials, Trial, i);
@@ -572,8 +572,8 @@ static bool try_donated(Advise *a, GError **error)
     }
     for (guint i = 0; a->donates && i < a->trials->len; i++) {
         Trial *t = &g_array_index(a->trials, Trial, i);
-        if (!t->measure || !may_donate(t->measure) || t->row.run.fits || (t->row.nothing && !is_by_layer(t->measure) && !is_sharded(t->measure)) ||
-            t->row.error)
+        if (!t->measure || !may_donate(t->measure) || (enough && !is_sharded(t->measure)) || t->row.run.fits ||
+            (t->row.nothing && !is_by_layer(t->measure) && !is_sharded(t->measure)) || t->row.error)
             continue;
         t->row.donated = true;
         t->row.run = (EchAdviceRun){0};
@@ -1099,8 +1099,8 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
         ok = run_rounds(&a, error);
         leave_whole_stacks(&a);
     }
-    if (ok && !is_enough(&a)) {
-        ok = try_donated(&a, error);
+    if (ok) {
+        ok = try_donated(&a, is_enough(&a), error);
         leave_whole_stacks(&a);
     }
     if (ok && !is_enough(&a)) {

@@ -509,7 +509,7 @@ $ echelon list passes
   slice            update stacked arrays a layer at a time, so that offload fetches slices (lax.fori_loop around the optimizer's update)
       names=text (*)  only kernels that update an array whose name, argument ("opt_state*"), operation or source line fits this, * standing for anything
       above=size (1MiB)  only where that array is of at least this size
-  shard            split optimizer state that every device holds whole over the devices (ZeRO-1)
+  shard            split weights and optimizer state that every device holds whole over the devices (ZeRO-1)
       weights=true or false (true)  true: weights are held in parts, too, and gathered when a step begins; false: each device holds them whole, and gathers what was updated
       names=text (*)  only state whose name, argument ("opt_state*"), operation or source line fits this, * standing for anything
       above=size (64KiB)  only arrays of at least this size

@@ -259,9 +259,9 @@ START_TEST(products)
         uint32_t position;
         EchProduct product;
     } cases[] = {
-        {"fused", 1, ECH_PRODUCT_BESIDE},  {"fused", 2, ECH_PRODUCT_RESULT},     {"fused", 3, ECH_PRODUCT_BESIDE},  {"second", 0, ECH_PRODUCT_RESULT},
-        {"first", 0, ECH_PRODUCT_BESIDE},  {"twice", 0, ECH_PRODUCT_RESULT},     {"plain", 0, ECH_PRODUCT_NONE},  {"a", 0, ECH_PRODUCT_NONE},
-        {"batches", 0, ECH_PRODUCT_BATCH}, {"convolved", 0, ECH_PRODUCT_RESULT}, {"gemm", 1, ECH_PRODUCT_RESULT}, {"gemm", 2, ECH_PRODUCT_NONE},
+        {"fused", 1, ECH_PRODUCT_BESIDE},  {"fused", 2, ECH_PRODUCT_RESULT},     {"fused", 3, ECH_PRODUCT_BESIDE}, {"second", 0, ECH_PRODUCT_RESULT},
+        {"first", 0, ECH_PRODUCT_BESIDE},  {"twice", 0, ECH_PRODUCT_RESULT},     {"plain", 0, ECH_PRODUCT_NONE},   {"a", 0, ECH_PRODUCT_NONE},
+        {"batches", 0, ECH_PRODUCT_BATCH}, {"convolved", 0, ECH_PRODUCT_RESULT}, {"gemm", 1, ECH_PRODUCT_RESULT},  {"gemm", 2, ECH_PRODUCT_NONE},
         {"gemms", 1, ECH_PRODUCT_BATCH},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
