@@ -13,8 +13,8 @@
  * all-reduce becomes a reduction to parts where all but one part in so many of what it sums is for those alone. */
 enum { GRANULE = 512, BESIDE = 4096, MOSTLY = 16, LOOK_BACK = 64 };
 
-/* Times that a compiler asked for it takes what is told, at most, of 16 such steps but one that took 1.3: it keeps more activations beside
- * (validation/what_ifs.md). Property shard_takes_up_to. */
+/* Times that a compiler asked for it takes what is told, at most, of 17 such steps that had been refused but one that took 1.3: it keeps more activations
+ * beside (validation/what_ifs.md). Property shard_takes_up_to. */
 #define MARGIN "1.25"
 
 typedef struct {

@@ -4,6 +4,7 @@
 #include "tests/support/made.h"
 
 #include <check.h>
+#include <math.h>
 
 /* A step of two arrays, weights and their moment, on four devices: @h is a product of data and weights, and @s, which is to be made of it, brings both up to
  * date. */
@@ -258,12 +259,40 @@ START_TEST(split)
 }
 END_TEST
 
+/* A step whose batch alone is split, and what compilers make of the same with weights and moments in parts (libtpu keeps more activations then). */
+static const struct {
+    const char *chip, *device;
+    double least, most; /* memory told over compiled */
+    double off;         /* time, at most */
+} compiled[] = {{"h100", "h100-sxm", .99, 1.01, .05}, {"v5e", "tpu-v5e", .7, 1, .1}};
+
+START_TEST(as_compiled)
+{
+    g_autofree char *whole = g_strdup_printf(ECH_SOURCE_DIR "/traces/data_parallel_whole.%s", compiled[_i].chip);
+    g_autofree char *parts = g_strdup_printf(ECH_SOURCE_DIR "/traces/data_parallel_parts.%s", compiled[_i].chip);
+    const char *passes[] = {"shard", NULL};
+    const EchExperimentOverrides told = {.trace = whole, .device = compiled[_i].device, .engine = "native", .passes = passes},
+                                 made = {.trace = parts, .device = compiled[_i].device, .engine = "native"};
+    g_autoptr(EchResult) predicted = ech_test_run(&told);
+    g_autoptr(EchResult) is = ech_test_run(&made);
+    double memory = (double)ech_test_peak(predicted->run, "hbm") / (double)ech_test_peak(is->run, "hbm"),
+           time = (double)predicted->run->makespan / (double)is->run->makespan;
+    ck_assert_msg(memory >= compiled[_i].least && memory <= compiled[_i].most, "%g", memory);
+    ck_assert_msg(fabs(time - 1) <= compiled[_i].off, "%g", time);
+    size_t known = 0;
+    for (size_t b = 0; b < ech_trace_n_buffers(is->trace); b++)
+        known += ech_trace_buffers(is->trace)[b].replicas > 1;
+    ck_assert_uint_eq(known, 0); /* parts are not alike */
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("shard");
     TCase *tcase = tcase_create("shard");
     tcase_add_loop_test(tcase, alike, 0, G_N_ELEMENTS(steps));
     tcase_add_loop_test(tcase, split, 0, G_N_ELEMENTS(splits));
+    tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
