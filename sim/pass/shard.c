@@ -2,15 +2,13 @@
  * JAX's sharded weight update): a step begins with gathering weights, in the type that products read them in; gradients are summed up so that each device has
  * its part of the sum; by its part of the state it updates its part of the weights. What devices hold alike is known where a program updates it by sums over
  * them (EchBuffer.replicas). */
-#include "models/link/link.h"
-#include "sim/pass/names.h"
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
 
 #include <string.h>
 
 /* GRANULE: what a part is rounded up to, as arrays are. BESIDE: bytes of what an update reads or writes whole, rates and counters, on each device. MOSTLY: an
- * all-reduce becomes a reduction to parts where all but one part in so many of what it sums is for those alone. */
+ * all-reduce becomes a reduction to parts where all but one part in so many of what it sums is for those alone. LOOK_BACK: ops. */
 enum { GRANULE = 512, BESIDE = 4096, MOSTLY = 16, LOOK_BACK = 64 };
 
 /* Times that a compiler asked for it takes what is told, at most, of 17 such steps that had been refused but one that took 1.3: it keeps more activations
@@ -199,7 +197,8 @@ static void find_state(Shard *d)
     }
 }
 
-/* Whether kernel @op has no use for more than half the bytes of f32 @weight: it multiplies in a narrower type, or does no more than turn it into one. */
+/* Whether kernel @op has no use for more than half of an array of @whole bytes, of f32: it multiplies in a narrower type, or does no more than turn it into
+ * one. */
 static bool reads_half(const EchSurvey *s, EchId op, EchBytes whole)
 {
     const EchOp *o = &s->ops[op];
@@ -370,8 +369,6 @@ static void put(const Shard *d, Writer *w, EchId op)
         o.bytes = o.kind == ECH_OP_COPY ? o.bytes / parts : o.bytes;
         w->updates += o.kind == ECH_OP_KERNEL;
     }
-    if (o.kind == ECH_OP_ALLOC || o.kind == ECH_OP_FREE)
-        o.bytes = ech_trace_builder_peek_buffer(w->e.builder, o.target)->bytes;
     for (uint32_t u = 0; o.kind == ECH_OP_COPY && parts == 1 && u < s->ops[op].n_uses; u++) {
         EchId weight = ech_survey_root(s, s->uses[s->ops[op].first_use + u].buffer);
         o.bytes >>= d->is_weight[weight] && d->is_narrow[weight];
