@@ -79,8 +79,8 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
     "through jax.device_put to the device and, updated, back, and jax.lax.dynamic_update_index_in_dim"
 #define SHARD                                                                                                                                                  \
     "weights and optimizer state with jax.sharding.NamedSharding(mesh, P(axis)), of the axis that splits the batch, in in_shardings and out_shardings of the " \
-    "step; in it jax.lax.with_sharding_constraint of the weights, in the type that products read them in, to P() before the loss, and of the gradients to "    \
-    "P(axis) (ZeRO-1)"
+    "step; before the loss jax.lax.with_sharding_constraint of the weights, in the type that products read them in, to what they had (P()), after it of the "  \
+    "gradients to P(axis) (ZeRO-1)"
 /* With the modules after it, where they are known. */
 #define TORCH_CHECKPOINT "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x)"
 #define KEEPING_PRODUCTS                                                                                                                                       \

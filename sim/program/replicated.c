@@ -39,6 +39,7 @@ typedef struct {
     const Whole *w;
     EchGroup group;
     bool *reached; /* per value */
+    bool *passed;  /* per instruction: what it makes is reached */
     GArray *todo;  /* EchId of values */
     bool differs;  /* It is what devices do not have in common: it stops at what hands the same to the group, and goes on from step to step. */
 } Flood;
@@ -62,11 +63,12 @@ static void reach_results(Flood *f, EchId instruction)
 {
     const EchProgram *p = f->w->p;
     const EchInstruction *i = &p->instructions[instruction];
-    for (uint32_t q = 0; q < p->shapes[i->shape].n_positions; q++) {
+    for (uint32_t q = 0; !f->passed[instruction] && q < p->shapes[i->shape].n_positions; q++) {
         EchId value = value_at(p, instruction, q);
         if (value != ECH_NONE && p->values[value].defined.instruction == instruction && !p->shapes[ech_program_subshape(p, i->shape, q)].is_tuple)
             reach(f, value);
     }
+    f->passed[instruction] = true;
 }
 
 /* What a loop hands on at @position. */
@@ -229,12 +231,18 @@ static void seed(Flood *f)
 
 static Flood flood_new(const Whole *w, const EchGroup *group, bool differs)
 {
-    return (Flood){.w = w, .group = *group, .reached = g_new0(bool, w->p->n_values + 1), .todo = g_array_new(FALSE, FALSE, sizeof(EchId)), .differs = differs};
+    return (Flood){.w = w,
+                   .group = *group,
+                   .reached = g_new0(bool, w->p->n_values + 1),
+                   .passed = g_new0(bool, w->p->n_instructions + 1),
+                   .todo = g_array_new(FALSE, FALSE, sizeof(EchId)),
+                   .differs = differs};
 }
 
 static void flood_clear(Flood *f)
 {
     g_free(f->reached);
+    g_free(f->passed);
     g_array_unref(f->todo);
 }
 

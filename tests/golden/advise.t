@@ -199,3 +199,13 @@ recorded on small
 a-long-name-a-long-name-a-long-name-a-long-name-a-long-name-a-long-name-a-long-name-
 on small (a device for tests)
 
+$ echelon advise traces/data_parallel_whole.v5e --device tpu-v5e --memory 700MiB | sed -n '/make it fit/,/^$/p;/not be enough/,/^$/p'
+  What would make it fit
+   1  weights and state split (ZeRO-1)      448 MiB         -  8.20 ms    x0.787
+   2  arguments on host                     698 MiB   448 MiB  73.1 ms    x7.019
+
+  What would not be enough
+   3  make activations again               1.08 GiB         -        -         -
+   4  products on host, the rest again     1.08 GiB    88 MiB        -         -
+   5  make again what needs no product     1.12 GiB         -        -         -
+
