@@ -120,17 +120,24 @@ static void find_homes(Shard *d)
     }
 }
 
+/* Whether @op is a kernel of the core's without products, whose elements may hang on each other. */
+static bool works_one_by_one(const EchSurvey *s, EchId op)
+{
+    const EchOp *o = &s->ops[op];
+    for (uint32_t k = 0; k < o->n_work; k++)
+        if (ech_trace_work(s->t)[o->first_work + k].unit == ECH_WORK_MATRIX)
+            return false;
+    return o->kind == ECH_OP_KERNEL && o->queue == s->core;
+}
+
 /* Of how many parts kernel @op, which does nothing but bring arguments up to date, can do one; 0: none. */
 static uint32_t parts_of(const Shard *d, EchId op)
 {
     const EchSurvey *s = d->s;
     const EchOp *o = &s->ops[op];
     uint32_t parts = 0;
-    if (o->kind != ECH_OP_KERNEL || o->queue != s->core)
+    if (!works_one_by_one(s, op))
         return 0;
-    for (uint32_t k = 0; k < o->n_work; k++)
-        if (ech_trace_work(s->t)[o->first_work + k].unit == ECH_WORK_MATRIX)
-            return 0;
     for (uint32_t u = 0; u < o->n_uses; u++) {
         const EchUse *use = &s->uses[o->first_use + u];
         if (use->access != ECH_WRITE || use->bytes <= BESIDE)
@@ -238,13 +245,70 @@ static void find_weights(Shard *d)
     }
 }
 
+static bool sums_over(const EchOp *op, uint32_t parts)
+{
+    return op->kind == ECH_OP_COLLECTIVE && op->collective == ECH_COLLECTIVE_ALL_REDUCE && op->memory_from == parts;
+}
+
+/* Whether @op copies a whole array of the device's that was @summed, and where to. */
+static bool copies_sum(const Shard *d, EchId op, const uint32_t *summed, EchId *ret_from, EchId *ret_to)
+{
+    const EchSurvey *s = d->s;
+    return ends_of(s, op, ret_from, ret_to) && summed[*ret_from] > 0 && s->ops[op].bytes == s->buffers[*ret_from].bytes &&
+           !ech_survey_is_host(s, s->buffers[*ret_to].memory) && d->home[*ret_to] == ECH_NONE;
+}
+
+/* Per buffer over how many devices what it holds was summed: as it is, or copied. */
+static void find_sums(const Shard *d, uint32_t *ret_summed)
+{
+    const EchSurvey *s = d->s;
+    for (EchId i = 0; i < s->n; i++) {
+        EchId from, to;
+        for (uint32_t u = 0; s->ops[i].kind == ECH_OP_COLLECTIVE && u < s->ops[i].n_uses; u++) {
+            const EchUse *use = &s->uses[s->ops[i].first_use + u];
+            if (use->access == ECH_WRITE)
+                ret_summed[ech_survey_root(s, use->buffer)] = sums_over(&s->ops[i], s->ops[i].memory_from) ? s->ops[i].memory_from : 0;
+        }
+        if (copies_sum(d, i, ret_summed, &from, &to))
+            ret_summed[to] = ret_summed[from];
+    }
+}
+
+/* Kernels that sum up what was summed over the devices, the length of all gradients, say, or arguments, can do so of a part each: what is left to be summed
+ * over the devices are single numbers. And copies of a sum of which only parts are read copy those. */
+static void find_lengths(Shard *d)
+{
+    const EchSurvey *s = d->s;
+    g_autofree uint32_t *summed = g_new0(uint32_t, s->n_buffers + 1);
+    g_autofree bool *whole = g_new0(bool, s->n_buffers + 1); /* something reads all of it */
+    find_sums(d, summed);
+    for (EchId i = (EchId)s->n; i-- > 0;) { /* what reads a copy comes after it */
+        const EchOp *o = &s->ops[i];
+        EchId from, to;
+        uint32_t parts = 0;
+        bool only = d->parts[i] == 0 && works_one_by_one(s, i);
+        for (uint32_t u = 0; only && u < o->n_uses; u++) {
+            const EchUse *use = &s->uses[o->first_use + u];
+            EchId buffer = ech_survey_root(s, use->buffer);
+            if (use->bytes <= BESIDE)
+                continue;
+            uint32_t of = summed[buffer] > 0 ? summed[buffer] : is_argument(d, buffer) ? s->buffers[buffer].replicas : 0;
+            only = use->access == ECH_READ && of > 1 && (parts == 0 || of == parts);
+            parts = of;
+        }
+        d->parts[i] = only ? parts : copies_sum(d, i, summed, &from, &to) && !whole[to] ? summed[from] : d->parts[i];
+        for (uint32_t u = 0; u < o->n_uses && d->parts[i] == 0; u++)
+            whole[ech_survey_root(s, s->uses[o->first_use + u].buffer)] |= s->uses[o->first_use + u].access == ECH_READ;
+    }
+}
+
 /* Whether what @op sums up is read by what does a part of its work alone. */
 static bool is_for_parts(const Shard *d, EchId op)
 {
     const EchSurvey *s = d->s;
     const EchOp *o = &s->ops[op];
     EchBytes all = 0, others = 0;
-    if (o->kind != ECH_OP_COLLECTIVE || o->collective != ECH_COLLECTIVE_ALL_REDUCE)
+    if (!sums_over(o, o->memory_from))
         return false;
     for (uint32_t k = 0; k < o->n_uses; k++) {
         const EchUse *use = &s->uses[o->first_use + k];
@@ -285,7 +349,7 @@ static const EchOp *sum_over(const EchSurvey *s, Writer *w, uint32_t n)
     w->over = n;
     w->sum = NULL;
     for (EchId i = 0; i < s->n && !w->sum; i++)
-        if (s->ops[i].kind == ECH_OP_COLLECTIVE && s->ops[i].collective == ECH_COLLECTIVE_ALL_REDUCE && s->ops[i].memory_from == n)
+        if (sums_over(&s->ops[i], n))
             w->sum = &s->ops[i];
     return w->sum;
 }
@@ -367,7 +431,7 @@ static void put(const Shard *d, Writer *w, EchId op)
         o.estimate = o.estimate == ECH_TIME_NONE ? ECH_TIME_NONE : o.estimate / (EchTime)parts;
         o.launch = s->ops[op].launch == ECH_NONE ? ECH_NONE : ech_edit_launch(&w->e, s->ops[op].launch, parts);
         o.bytes = o.kind == ECH_OP_COPY ? o.bytes / parts : o.bytes;
-        w->updates += o.kind == ECH_OP_KERNEL;
+        w->updates += parts_of(d, op) > 0;
     }
     for (uint32_t u = 0; o.kind == ECH_OP_COPY && parts == 1 && u < s->ops[op].n_uses; u++) {
         EchId weight = ech_survey_root(s, s->uses[s->ops[op].first_use + u].buffer);
@@ -513,6 +577,7 @@ static EchTrace *shard_run(const void *options, const EchDevice *device, EchTrac
     d.parts = g_new0(uint32_t, s.n + 1);
     find_homes(&d);
     find_state(&d);
+    find_lengths(&d);
     find_weights(&d);
     bool any = false;
     for (EchId b = 0; b < s.n_buffers; b++)

@@ -93,7 +93,7 @@ static const EchBytes large = 4096000000; /* a part of eight is a multiple of 51
 typedef struct {
     EchDtype multiplied; /* what the product's operands are turned into */
     uint32_t replicas;
-    bool read_later, updates_by_products, named_twice, on_chip, clipped;
+    bool read_later, updates_by_products, named_twice, on_chip, fetched, clipped, handed_back; /* on_chip: the moment is read there; fetched: the sum */
 } Made;
 
 static EchId argument(EchTraceBuilder *b, const char *name, uint32_t replicas)
@@ -123,7 +123,7 @@ static EchTrace *step(const Made *how)
         part.alias_of = m;
         (void)ech_trace_builder_buffer(b, part);
     }
-    if (how->on_chip) {
+    if (how->on_chip || how->fetched) {
         chip = ech_test_buffer(b, "chip", large, ECH_ROLE_TEMPORARY, false);
         ech_trace_builder_peek_buffer(b, chip)->memory = ech_trace_builder_memory(b, "vector");
         ech_trace_builder_peek_buffer(b, chip)->offset = 0;
@@ -150,7 +150,11 @@ static EchTrace *step(const Made *how)
     ech_trace_builder_dep(b, summed, 0);
     if (how->clipped) /* the length of all gradients */
         ech_test_kernel(b, 0, g, ECH_READ, large);
-    if (how->on_chip) {
+    if (how->handed_back) { /* all gradients to the caller */
+        ech_test_kernel(b, 0, g, ECH_READ, large);
+        all_of(b, ech_test_buffer(b, "result", large, ECH_ROLE_OUTPUT, true), ECH_WRITE);
+    }
+    if (how->on_chip || how->fetched) {
         (void)ech_test_put(b, ECH_OP_ALLOC, chip);
         EchOp fetch = ech_op_init(ECH_OP_COPY);
         fetch.name = ech_trace_builder_string(b, "fetch", -1);
@@ -159,7 +163,7 @@ static EchTrace *step(const Made *how)
         fetch.memory_to = ech_trace_builder_memory(b, "vector");
         fetch.bytes = large;
         EchId fetched = ech_trace_builder_op(b, fetch);
-        all_of(b, m, ECH_READ);
+        all_of(b, how->on_chip ? m : g, ECH_READ);
         all_of(b, chip, ECH_WRITE);
         (void)ech_trace_builder_op(b, wait);
         ech_trace_builder_dep(b, fetched, 0);
@@ -168,11 +172,11 @@ static EchTrace *step(const Made *how)
     ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->name = ech_trace_builder_string(b, "update", -1);
     all_of(b, how->on_chip ? chip : m, ECH_READ);
     all_of(b, w, ECH_READ);
-    all_of(b, g, ECH_READ);
+    all_of(b, how->fetched ? chip : g, ECH_READ);
     all_of(b, w, ECH_WRITE);
     all_of(b, m, ECH_WRITE);
     ech_trace_builder_work(b, how->updates_by_products ? ECH_WORK_MATRIX : ECH_WORK_VECTOR, ECH_DTYPE_F32, 8000000000, ECH_KNOWN);
-    if (how->on_chip)
+    if (how->on_chip || how->fetched)
         (void)ech_test_put(b, ECH_OP_FREE, chip);
     (void)ech_test_put(b, ECH_OP_FREE, g);
     if (how->read_later)
@@ -208,7 +212,9 @@ static const struct {
     {{.multiplied = ECH_DTYPE_F32, .replicas = 8}, "shard", "3.81 GiB are gathered when the step begins", 512000000, 512000000, 4096000000, true},
     {{.multiplied = ECH_DTYPE_BF16, .replicas = 8}, "shard:weights=false", "3.81 GiB are gathered then", 4096000000, 512000000, 4096000000, true},
     {{.multiplied = ECH_DTYPE_BF16, .replicas = 8, .on_chip = true}, "shard", "1 kernel updates a part each", 512000000, 512000000, 2048000000, true},
-    {{.multiplied = ECH_DTYPE_BF16, .replicas = 8, .clipped = true}, "shard", "0 of the reductions", 512000000, 512000000, 2048000000, false},
+    {{.multiplied = ECH_DTYPE_BF16, .replicas = 8, .fetched = true}, "shard", "1 of the reductions", 512000000, 512000000, 2048000000, true},
+    {{.multiplied = ECH_DTYPE_BF16, .replicas = 8, .clipped = true}, "shard", "1 kernel updates a part each", 512000000, 512000000, 2048000000, true},
+    {{.multiplied = ECH_DTYPE_BF16, .replicas = 8, .handed_back = true}, "shard", "0 of the reductions", 512000000, 512000000, 2048000000, false},
     {{.multiplied = ECH_DTYPE_BF16, .replicas = 8}, "shard:names=m*", "2 arrays", 512000000, 512000000, 2048000000, true},
     {{.multiplied = ECH_DTYPE_BF16, .replicas = 8}, "shard:names=v*", "no array is called 'v*'", 0, 0, 0, false},
     {{.multiplied = ECH_DTYPE_BF16, .replicas = 8}, "shard:above=5GB", "used by more than its update, or is small", 0, 0, 0, false},
@@ -234,7 +240,7 @@ START_TEST(split)
     const EchOp *update = ech_test_op(out, ECH_OP_KERNEL, "update"), *sum = ech_test_op(out, ECH_OP_COLLECTIVE, "sum"),
                 *gather = ech_test_op(out, ECH_OP_COLLECTIVE, "w");
     ck_assert_uint_eq(moved(out, update, "w", ECH_WRITE), large / 8);
-    ck_assert_uint_eq(moved(out, update, "g", ECH_READ), large / 8);
+    ck_assert_uint_eq(moved(out, update, splits[_i].how.fetched ? "chip" : "g", ECH_READ), large / 8);
     ck_assert_uint_eq(moved(out, update, splits[_i].how.on_chip ? "chip" : "m", ECH_READ), large / 8);
     ck_assert_uint_eq(ech_trace_work(out)[update->first_work].count, 1000000000);
     ck_assert_int_eq(sum->collective, splits[_i].scatters ? ECH_COLLECTIVE_REDUCE_SCATTER : ECH_COLLECTIVE_ALL_REDUCE);
@@ -244,7 +250,7 @@ START_TEST(split)
     ck_assert_uint_eq(gather->memory_from, 8);
     ck_assert_uint_eq(gather->bytes, splits[_i].gathered / 8);
     ck_assert_int_eq(gather < update, splits[_i].weights < large); /* when the step begins, or after it */
-    if (splits[_i].how.on_chip)
+    if (splits[_i].how.on_chip || splits[_i].how.fetched)
         ck_assert_uint_eq(ech_test_op(out, ECH_OP_COPY, "fetch")->bytes, large / 8);
     /* What multiplies reads what was gathered, once it is there. */
     const EchOp *forward = ech_test_op(out, ECH_OP_KERNEL, NULL);
@@ -255,7 +261,7 @@ START_TEST(split)
     ck_assert_int_eq(waits, splits[_i].weights < large);
     g_autoptr(EchRun) run = ech_test_replay(out, device);
     EchBytes whole = splits[_i].weights < large ? splits[_i].gathered : 0; /* let go before there is a gradient */
-    ck_assert_uint_eq(ech_test_peak(run, "hbm"), splits[_i].weights + splits[_i].moment + MAX(large, whole));
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), splits[_i].weights + splits[_i].moment + MAX(large, whole) + (splits[_i].how.handed_back ? large : 0));
 }
 END_TEST
 
