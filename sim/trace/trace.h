@@ -82,7 +82,7 @@ typedef enum {
     ECH_PRODUCT_NONE,
     ECH_PRODUCT_RESULT, /**< Of a product without batch dimensions, or of a convolution. */
     ECH_PRODUCT_BATCH,  /**< Of one with batch dimensions. */
-    ECH_PRODUCT_BESIDE, /**< Made, element by element, of what stands in another array that the same kernel makes. */
+    ECH_PRODUCT_BESIDE, /**< Made, element by element or by sums, of what stands in another array that the same kernel makes. */
     ECH_N_PRODUCTS
 } EchProduct;
 
