@@ -4,9 +4,9 @@
  * An array that a program makes and comes back to much later is let go in between; before it is needed the op that made it runs again, after those that make
  * what that op reads and what is gone by then too. Of what a loop stacks up slice by slice for a later loop to take slice by slice (a scan and its
  * gradient), nothing is kept: the later loop makes its slice each iteration. Where that begins with what one iteration hands to the next, that is stacked
- * instead. What it would be made of and cannot be made again itself, weights in a smaller type whose originals have been updated by then, say, stays for it. An
- * op runs again once at most: what it made stays until nobody needs it any more. A loop that made an array on its own runs again whole, on
- * buffers of its own: what its iterations change begins as it began at first.
+ * instead, as is what a product gives where those are to be kept. What it would be made of and cannot be made again itself, weights in a smaller type whose
+ * originals have been updated by then, say, stays for it. An op runs again once at most: what it made stays until nobody needs it any more. A loop that made an
+ * array on its own runs again whole, on buffers of its own: what its iterations change begins as it began at first.
  */
 #pragma once
 #include "sim/pass/survey.h"
@@ -230,9 +230,6 @@ static inline EchId ech_remat_last_of(const EchSurvey *survey, EchId op)
 {
     return ech_survey_after(survey, op) - 1;
 }
-/** Whether @buffer, asked for where @old is let go, begins in its place with what it held: all of it, or as one of several parts. */
-bool ech_remat_begins_in_place(const EchSurvey *survey, EchId old, EchId buffer);
-bool ech_remat_has_products(const EchSurvey *survey, EchId op);
 /** Whether @op passes something between two ranks of a program, each of which does something of its own: the other would have to do it again, too. */
 bool ech_remat_is_message(const EchSurvey *survey, EchId op);
 /** Whether @buffer is one that the iterations of @loop, or of loops in it, have of their own. */

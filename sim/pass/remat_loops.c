@@ -54,7 +54,7 @@ static EchRematReason note_op(const EchRemat *r, EchRematLoop *l, EchId loop, Ec
     const EchOp *o = &s->ops[op];
     if (ech_remat_is_message(s, op) || o->kind == ECH_OP_SIGNAL || (o->kind == ECH_OP_WAIT && o->target != ECH_NONE))
         return ECH_REMAT_SENT;
-    if (!r->asked.products && ech_remat_has_products(s, op))
+    if (!r->asked.products && ech_survey_has_products(s, op))
         return ECH_REMAT_PRODUCT;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
         const EchUse *use = &s->uses[u];

@@ -152,11 +152,11 @@ static void find_inputs(const EchSurvey *s, char *const *patterns, bool products
                 EchId buffer = s->uses[u].buffer;
                 bool reads = s->uses[u].access == ECH_READ;
                 EchId written = lives[buffer].written;
-                if (reads ? written != ECH_NONE && written < call->first : !products && ech_remat_has_products(s, i))
+                if (reads ? written != ECH_NONE && written < call->first : !products && ech_survey_has_products(s, i))
                     g_array_append_val(call->kept, buffer);
             }
         }
-        bool runs_again = products || !ech_remat_has_products(s, i);
+        bool runs_again = products || !ech_survey_has_products(s, i);
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
             note_use(&lives[s->uses[u].buffer], &s->uses[u], i, call, key && !is_backward(s, i) && runs_again);
         /* What autograd saves and nothing reads, but for its shape perhaps: of index_add() what is added. */

@@ -65,7 +65,7 @@ static bool takes_over(const EchRemat *r, EchId op)
 {
     const EchSurvey *s = r->s;
     bool eager = ech_trace_get_property(s->t, "host_order") != NULL, tpu = s->device != NULL && ech_device_memory_kind(s->device, ECH_MEM_VECTOR) != NULL;
-    return s->ops[op].kind == ECH_OP_KERNEL && !eager && s->ops[op].recorded.duration == ECH_TIME_NONE && (tpu || !ech_remat_has_products(s, op));
+    return s->ops[op].kind == ECH_OP_KERNEL && !eager && s->ops[op].recorded.duration == ECH_TIME_NONE && (tpu || !ech_survey_has_products(s, op));
 }
 
 static void find_readers(const EchRemat *r, const GArray *chosen, Readers *readers)
@@ -138,7 +138,7 @@ static void fuse(EchRemat *r, const GArray *chosen)
     for (guint k = 0; k < r->order->len; k++) {
         uint32_t index = g_array_index(r->order, uint32_t, k);
         EchRematRun *run = ech_remat_run(r, index);
-        if (s->ops[run->op].kind != ECH_OP_KERNEL || ech_remat_has_products(s, run->op))
+        if (s->ops[run->op].kind != ECH_OP_KERNEL || ech_survey_has_products(s, run->op))
             continue;
         g_array_set_size(inputs, 0);
         g_array_set_size(ops, 0);

@@ -171,14 +171,6 @@ static bool is_all(const EchRemat *remat, EchId op, EchId buffer)
     return remat->s->region[op] == ECH_NONE && writers->first[buffer + 1] == writers->first[buffer] + 1 && writers->op[writers->first[buffer]] == op;
 }
 
-bool ech_remat_has_products(const EchSurvey *s, EchId op)
-{
-    for (uint32_t w = 0; w < s->ops[op].n_work; w++)
-        if (ech_trace_work(s->t)[s->ops[op].first_work + w].unit == ECH_WORK_MATRIX)
-            return true;
-    return false;
-}
-
 static void add_input(GArray *inputs, EchRematInputKind kind, uint32_t id, EchBytes bytes)
 {
     EchRematInput input = {.kind = kind, .id = id, .bytes = bytes};
@@ -205,21 +197,6 @@ static EchId begins_as(const EchRemat *r, EchId buffer)
     return ECH_NONE;
 }
 
-/* Whether the place that the compiler gave @part is within that of @whole. */
-static bool is_inside(const EchSurvey *s, EchId part, EchId whole)
-{
-    const EchBuffer *p = &s->buffers[part], *w = &s->buffers[whole];
-    return p->memory == w->memory && p->memory != s->hbm && p->loop == w->loop && p->bytes < w->bytes && p->offset != ECH_OFFSET_NONE &&
-           w->offset != ECH_OFFSET_NONE && p->offset >= w->offset && p->offset + p->bytes <= w->offset + w->bytes;
-}
-
-bool ech_remat_begins_in_place(const EchSurvey *s, EchId old, EchId buffer)
-{
-    const EchBuffer *o = &s->buffers[old], *b = &s->buffers[buffer];
-    return is_inside(s, old, buffer) ||
-           (o->loop == b->loop && o->memory == b->memory && o->offset != ECH_OFFSET_NONE && o->offset == b->offset && o->bytes == b->bytes);
-}
-
 /* Whether nothing has been put into @buffer yet when @loop, in whose region it was asked for, begins. */
 static bool is_fresh(const EchRemat *r, EchId buffer, EchId region, EchId loop)
 {
@@ -232,7 +209,7 @@ static bool is_fresh(const EchRemat *r, EchId buffer, EchId region, EchId loop)
     /* Parts that were brought one by one fill it; others lay there by chance. */
     EchBytes parts = 0;
     for (EchId i = alloc; i-- > 0 && s->ops[i].kind == ECH_OP_FREE;)
-        parts = ech_bytes_add(parts, is_inside(s, s->ops[i].target, buffer) ? s->buffers[s->ops[i].target].bytes : 0);
+        parts = ech_bytes_add(parts, ech_survey_is_inside(s, s->ops[i].target, buffer) ? s->buffers[s->ops[i].target].bytes : 0);
     return parts < s->buffers[buffer].bytes;
 }
 
@@ -316,7 +293,7 @@ static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int
         return ECH_REMAT_COPIED;
     if (ech_remat_is_message(s, op))
         return ECH_REMAT_SENT;
-    if (!r->asked.products && ech_remat_has_products(s, op))
+    if (!r->asked.products && ech_survey_has_products(s, op))
         return ECH_REMAT_PRODUCT;
     g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
     for (uint32_t u = 0; u < o->n_uses; u++) {
@@ -462,7 +439,7 @@ static EchRematReason resolve_copies(EchRemat *r, Place at, EchId buffer, int de
     if (depth > MAX_DEPTH)
         return ECH_REMAT_DEEP;
     /* Parts that were brought one by one end where the whole begins, in its place. */
-    for (EchId i = r->alloc[buffer]; i != ECH_NONE && i-- > 0 && s->ops[i].kind == ECH_OP_FREE && is_inside(s, s->ops[i].target, buffer);) {
+    for (EchId i = r->alloc[buffer]; i != ECH_NONE && i-- > 0 && s->ops[i].kind == ECH_OP_FREE && ech_survey_is_inside(s, s->ops[i].target, buffer);) {
         EchRematReason why = resolve_copies(r, at, s->ops[i].target, depth + 1, inputs, ret_all);
         if (why != ECH_REMAT_OK || !*ret_all)
             return why;

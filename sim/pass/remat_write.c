@@ -120,7 +120,7 @@ static EchId *find_heirs(const Writer *w, const bool *had)
             continue;
         for (EchId j = i; j-- > 0 && (s->ops[j].kind == ECH_OP_FREE || s->ops[j].kind == ECH_OP_ALLOC);)
             if (s->ops[j].kind == ECH_OP_FREE && !had[s->ops[j].target] && s->region[j] == s->region[i] &&
-                ech_remat_begins_in_place(s, s->ops[j].target, s->ops[i].target))
+                ech_survey_begins_in_place(s, s->ops[j].target, s->ops[i].target))
                 heir[s->ops[j].target] = s->ops[i].target;
     }
     return heir;

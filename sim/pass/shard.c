@@ -63,19 +63,11 @@ static bool ends_of(const EchSurvey *s, EchId op, EchId *ret_from, EchId *ret_to
     return true;
 }
 
-/* Whether @part, let go just before, lay where @whole, on chip, begins. */
-static bool is_within(const EchSurvey *s, EchId part, EchId whole)
-{
-    const EchBuffer *p = &s->buffers[part], *w = &s->buffers[whole];
-    return p->memory == w->memory && p->offset != ECH_OFFSET_NONE && w->offset != ECH_OFFSET_NONE && p->offset >= w->offset &&
-           p->offset + p->bytes <= w->offset + w->bytes;
-}
-
 /* The buffer that is let go at op @op, which holds some of an argument, in the place of @whole; ECH_NONE. */
 static EchId part_at(const Shard *d, EchId op, EchId whole)
 {
     const EchOp *o = &d->s->ops[op];
-    return o->kind == ECH_OP_FREE && d->home[o->target] != ECH_NONE && is_within(d->s, o->target, whole) ? o->target : ECH_NONE;
+    return o->kind == ECH_OP_FREE && d->home[o->target] != ECH_NONE && ech_survey_begins_in_place(d->s, o->target, whole) ? o->target : ECH_NONE;
 }
 
 /* What is asked for at ALLOC @op holds an argument where parts of that, brought one by one, are let go there and fill it. */
@@ -120,14 +112,9 @@ static void find_homes(Shard *d)
     }
 }
 
-/* Whether @op is a kernel of the core's without products, whose elements may hang on each other. */
-static bool works_one_by_one(const EchSurvey *s, EchId op)
+static bool is_kernel_without_products(const EchSurvey *s, EchId op)
 {
-    const EchOp *o = &s->ops[op];
-    for (uint32_t k = 0; k < o->n_work; k++)
-        if (ech_trace_work(s->t)[o->first_work + k].unit == ECH_WORK_MATRIX)
-            return false;
-    return o->kind == ECH_OP_KERNEL && o->queue == s->core;
+    return s->ops[op].kind == ECH_OP_KERNEL && s->ops[op].queue == s->core && !ech_survey_has_products(s, op);
 }
 
 /* Of how many parts kernel @op, which does nothing but bring arguments up to date, can do one; 0: none. */
@@ -136,7 +123,7 @@ static uint32_t parts_of(const Shard *d, EchId op)
     const EchSurvey *s = d->s;
     const EchOp *o = &s->ops[op];
     uint32_t parts = 0;
-    if (!works_one_by_one(s, op))
+    if (!is_kernel_without_products(s, op))
         return 0;
     for (uint32_t u = 0; u < o->n_uses; u++) {
         const EchUse *use = &s->uses[o->first_use + u];
@@ -245,9 +232,9 @@ static void find_weights(Shard *d)
     }
 }
 
-static bool sums_over(const EchOp *op, uint32_t parts)
+static bool is_sum(const EchOp *op)
 {
-    return op->kind == ECH_OP_COLLECTIVE && op->collective == ECH_COLLECTIVE_ALL_REDUCE && op->memory_from == parts;
+    return op->kind == ECH_OP_COLLECTIVE && op->collective == ECH_COLLECTIVE_ALL_REDUCE;
 }
 
 /* Whether @op copies a whole array of the device's that was @summed, and where to. */
@@ -267,7 +254,7 @@ static void find_sums(const Shard *d, uint32_t *ret_summed)
         for (uint32_t u = 0; s->ops[i].kind == ECH_OP_COLLECTIVE && u < s->ops[i].n_uses; u++) {
             const EchUse *use = &s->uses[s->ops[i].first_use + u];
             if (use->access == ECH_WRITE)
-                ret_summed[ech_survey_root(s, use->buffer)] = sums_over(&s->ops[i], s->ops[i].memory_from) ? s->ops[i].memory_from : 0;
+                ret_summed[ech_survey_root(s, use->buffer)] = is_sum(&s->ops[i]) ? s->ops[i].memory_from : 0;
         }
         if (copies_sum(d, i, ret_summed, &from, &to))
             ret_summed[to] = ret_summed[from];
@@ -286,7 +273,7 @@ static void find_lengths(Shard *d)
         const EchOp *o = &s->ops[i];
         EchId from, to;
         uint32_t parts = 0;
-        bool only = d->parts[i] == 0 && works_one_by_one(s, i);
+        bool only = d->parts[i] == 0 && is_kernel_without_products(s, i);
         for (uint32_t u = 0; only && u < o->n_uses; u++) {
             const EchUse *use = &s->uses[o->first_use + u];
             EchId buffer = ech_survey_root(s, use->buffer);
@@ -308,7 +295,7 @@ static bool is_for_parts(const Shard *d, EchId op)
     const EchSurvey *s = d->s;
     const EchOp *o = &s->ops[op];
     EchBytes all = 0, others = 0;
-    if (!sums_over(o, o->memory_from))
+    if (!is_sum(o))
         return false;
     for (uint32_t k = 0; k < o->n_uses; k++) {
         const EchUse *use = &s->uses[o->first_use + k];
@@ -349,7 +336,7 @@ static const EchOp *sum_over(const EchSurvey *s, Writer *w, uint32_t n)
     w->over = n;
     w->sum = NULL;
     for (EchId i = 0; i < s->n && !w->sum; i++)
-        if (sums_over(&s->ops[i], n))
+        if (is_sum(&s->ops[i]) && s->ops[i].memory_from == n)
             w->sum = &s->ops[i];
     return w->sum;
 }

@@ -66,11 +66,8 @@ static uint64_t slices_of(const EchSurvey *s, EchId op, const SliceOptions *opti
 {
     const EchOp *o = &s->ops[op];
     *ret_updated = 0;
-    if (o->kind != ECH_OP_KERNEL || o->queue != s->core)
+    if (o->kind != ECH_OP_KERNEL || o->queue != s->core || ech_survey_has_products(s, op))
         return 0;
-    for (uint32_t k = 0; k < o->n_work; k++)
-        if (ech_trace_work(s->t)[o->first_work + k].unit == ECH_WORK_MATRIX)
-            return 0;
     const char *dimensions = NULL;
     size_t length = 0;
     EchBytes least = UINT64_MAX;

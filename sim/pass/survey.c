@@ -136,6 +136,28 @@ EchBytes ech_survey_access(const EchSurvey *survey, EchId op, EchId buffer, bool
     return most;
 }
 
+bool ech_survey_has_products(const EchSurvey *survey, EchId op)
+{
+    for (uint32_t w = 0; w < survey->ops[op].n_work; w++)
+        if (ech_trace_work(survey->t)[survey->ops[op].first_work + w].unit == ECH_WORK_MATRIX)
+            return true;
+    return false;
+}
+
+bool ech_survey_is_inside(const EchSurvey *survey, EchId part, EchId whole)
+{
+    const EchBuffer *p = &survey->buffers[part], *w = &survey->buffers[whole];
+    return p->memory == w->memory && p->memory != survey->hbm && p->loop == w->loop && p->bytes < w->bytes && p->offset != ECH_OFFSET_NONE &&
+           w->offset != ECH_OFFSET_NONE && p->offset >= w->offset && p->offset + p->bytes <= w->offset + w->bytes;
+}
+
+bool ech_survey_begins_in_place(const EchSurvey *survey, EchId old, EchId buffer)
+{
+    const EchBuffer *o = &survey->buffers[old], *b = &survey->buffers[buffer];
+    return ech_survey_is_inside(survey, old, buffer) ||
+           (o->loop == b->loop && o->memory == b->memory && o->offset != ECH_OFFSET_NONE && o->offset == b->offset && o->bytes == b->bytes);
+}
+
 EchId ech_survey_after(const EchSurvey *survey, EchId op)
 {
     return survey->ops[op].kind == ECH_OP_LOOP ? survey->end[op] : op + 1;

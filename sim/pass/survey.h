@@ -49,6 +49,12 @@ EchTime ech_survey_copy_time(const EchSurvey *survey, EchBytes bytes, bool to_de
 EchTime ech_survey_fetch_time(const EchSurvey *survey, EchId from, EchBytes bytes);
 /** What op @op does with @buffer or parts of it that go by other names: bytes of its largest use, whether it reads it, whether it writes it. */
 EchBytes ech_survey_access(const EchSurvey *survey, EchId op, EchId buffer, bool *ret_reads, bool *ret_writes);
+/** Whether an op multiplies matrices. */
+bool ech_survey_has_products(const EchSurvey *survey, EchId op);
+/** Whether the place that the compiler gave @part on chip is within that of @whole, which is larger. */
+bool ech_survey_is_inside(const EchSurvey *survey, EchId part, EchId whole);
+/** Whether @buffer, asked for where @old is let go, begins in its place with what it held: all of it, or as one of several parts. */
+bool ech_survey_begins_in_place(const EchSurvey *survey, EchId old, EchId buffer);
 /** The first op after an op at its level: past the body of a LOOP. */
 EchId ech_survey_after(const EchSurvey *survey, EchId op);
 /** A name that stands for the results of products (ECH_PRODUCT_RESULT). */
