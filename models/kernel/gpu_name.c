@@ -101,6 +101,7 @@ static const struct {
     {"transpose_readwrite", ECH_GPU_RELAYOUT},
     {"computeoffsetskernel", ECH_GPU_UNKNOWN},
     {"prepare_grouped_gemm", ECH_GPU_REDUCE},
+    {"split_with_sizes_copy_out", ECH_GPU_ELEMENTWISE}, /* what FSDP has gathered, to where weights lie */
     {"multi_tensor_apply", ECH_GPU_OPTIMIZER},
     {"vectorized_elementwise_kernel", ECH_GPU_ELEMENTWISE},
     {"unrolled_elementwise_kernel", ECH_GPU_STRIDED},

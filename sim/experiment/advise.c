@@ -3,6 +3,7 @@
 #include "sim/base/error.h"
 #include "sim/experiment/experiment_private.h"
 #include "sim/import/hlo.h"
+#include "sim/pass/modules.h"
 #include "sim/pass/remat.h"
 #include "sim/pass/schedule.h"
 #include "sim/report/explain.h"
@@ -40,6 +41,7 @@ typedef enum {
     ALWAYS,
     FRAGMENTED, /* where what is live would have room */
     LAST,       /* where nothing that was tried by then is enough, or only what is dear */
+    MORE,       /* where it does not fit, and no other device runs it, too */
     PAGED       /* where it does not fit an NVIDIA GPU: slow, but no change to the program */
 } When;
 
@@ -95,6 +97,13 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
 #define CPU_OFFLOAD                                                                                                                                            \
     "torch.distributed.fsdp.fully_shard(block, offload_policy=CPUOffloadPolicy()) of each block and the model, which takes the optimizer along (one GPU is "   \
     "a world of one), DeepSpeed's ZeRO-3 with offload_param"
+#define ZERO_OPTIMIZER "torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW); DeepSpeed's ZeRO-1"
+#define FULLY_SHARD                                                                                                                                            \
+    "torch.distributed.fsdp.fully_shard(block) of each block, then of the model, before the optimizer is made, not DistributedDataParallel; DeepSpeed's "      \
+    "ZeRO-3"
+#define FULLY_SHARD_ONCE                                                                                                                                       \
+    "torch.distributed.fsdp.fully_shard(block, reshard_after_forward=False) of each block, then of the model, before the optimizer is made, not "              \
+    "DistributedDataParallel; DeepSpeed's ZeRO-2"
 #define HOST_WEIGHTS "accelerate.cpu_offload(model, \"cuda\")"
 #define HOST_CACHE "a cache of transformers' with offloading=True, generate(cache_implementation=\"offloaded\")"
 
@@ -146,6 +155,9 @@ static const Measure measures[] = {
      NULL,
      ALWAYS},
     {"shard", "weights and state split (ZeRO-1)", {shard, NULL}, 0, NULL, SHARD, NULL, NULL, ALWAYS},
+    {"shard_state", "optimizer state split (ZeRO-1)", {"shard:weights=false", NULL}, 0, NULL, NULL, ZERO_OPTIMIZER, NULL, ALWAYS},
+    {"shard_once", "all split, gathered once (ZeRO-2)", {"shard:keep=true", NULL}, 0, NULL, NULL, FULLY_SHARD_ONCE, NULL, ALWAYS},
+    {"shard_all", "all split (FSDP, ZeRO-3)", {shard, NULL}, 0, NULL, NULL, FULLY_SHARD, NULL, ALWAYS},
     {"save_on_cpu", "activations on host, waited for", {"offload:what=activations,idle=0,each=true", NULL}, 0, NULL, NULL, SAVE_ON_CPU, NULL, ALWAYS},
     {"save_on_streams",
      "activations on host, overlapped",
@@ -213,6 +225,7 @@ static const Measure measures[] = {
      NULL,
      NULL,
      LAST},
+    {"blocks_and_shard", "checkpoint each, all split (FSDP)", {BLOCKS, shard, NULL}, 0, NULL, NULL, TORCH_CHECKPOINT "; and " FULLY_SHARD, NULL, LAST},
     {"remat_and_shard", "again, weights and state split", {remat, shard, NULL}, 1, NULL, JAX_CHECKPOINT "; and " SHARD, NULL, NULL, LAST},
     {"remat_and_offload",
      "activations again or all on host",
@@ -223,6 +236,15 @@ static const Measure measures[] = {
      NULL,
      NULL,
      LAST},
+    {"over_eight",
+     "eight, all split (FSDP, ZeRO-3)",
+     {"shard:over=8", NULL},
+     0,
+     NULL,
+     NULL,
+     "torchrun --nproc-per-node 8, torch.distributed.init_process_group(\"nccl\"); " FULLY_SHARD,
+     NULL,
+     MORE},
     {"unified_memory",
      "unified memory, paged on demand",
      {NULL},
@@ -266,7 +288,7 @@ typedef struct {
     bool trains;            /* PyTorch has a backward pass to run, or an optimizer; */
     bool twice;             /* and differentiates a gradient, too; */
     bool lists;             /* and its optimizer takes all parameters at once. */
-    bool several;           /* XLA: one of several devices. */
+    bool several;           /* It runs on several devices. */
     bool stacks;            /* XLA: arguments are stacks that can be updated a layer at a time. */
     bool donates;           /* Donation saves some and is not enough: what is tried then is tried with it. */
     unsigned jobs;
@@ -534,7 +556,7 @@ static bool is_enough(const Advise *a)
     bool enough = a->advice->base.fits;
     for (guint i = 0; i < a->trials->len; i++) {
         const Trial *t = &g_array_index(a->trials, Trial, i);
-        enough |= t->measure && t->row.run.fits && (double)t->row.run.makespan <= DEAR * (double)a->advice->base.makespan;
+        enough |= t->measure && !t->row.several && t->row.run.fits && (double)t->row.run.makespan <= DEAR * (double)a->advice->base.makespan;
     }
     return enough;
 }
@@ -550,7 +572,7 @@ static bool is_sharded(const Measure *m)
 {
     bool is = false;
     for (size_t i = 0; m->passes[i]; i++)
-        is |= strcmp(m->passes[i], shard) == 0;
+        is |= g_str_has_prefix(m->passes[i], shard);
     return is;
 }
 
@@ -734,7 +756,7 @@ static const char *code_for(const Advise *a, const Measure *m)
     bool of_blocks = g_str_has_prefix(first, BLOCKS), compiled = strcmp(first, donate) == 0 || is_place(first) || is_by_layer(m);
     if (is_by_layer(m) && a->tpu != (strcmp(m->passes[1], BY_LAYER_TPU) == 0))
         return NULL;
-    if (strcmp(m->name, a->stacks ? again_whole : again_by_layer) == 0 || (is_sharded(m) && !a->several))
+    if (strcmp(m->name, a->stacks ? again_whole : again_by_layer) == 0 || (is_sharded(m) && a->several != (m->when != MORE)))
         return NULL;
     if ((compiled && !a->xla) || (of_blocks && !a->advice->blocks) || (!of_blocks && a->advice->blocks && g_str_has_prefix(first, remat)))
         return NULL; /* checkpoint() takes modules, not arrays */
@@ -752,6 +774,7 @@ static void add_measures(Advise *a, When when)
                    .row = {.name = m->name,
                            .label = g_strdup(m->label),
                            .paged = when == PAGED,
+                           .several = when == MORE,
                            .donated = a->donates && may_donate(m),
                            .in_code = a->pytorch || a->xla ? in_code : NULL}};
         g_array_append_val(a->trials, t);
@@ -800,7 +823,7 @@ static char *blocks_of(JsonObject *run)
     }
     g_ptr_array_sort(found, compare_paths);
     g_ptr_array_add(found, NULL);
-    return found->len > 1 ? g_strjoinv(ECH_REMAT_MODULES_OR, (char **)found->pdata) : NULL;
+    return found->len > 1 ? g_strjoinv(ECH_MODULES_OR, (char **)found->pdata) : NULL;
 }
 
 static bool says(const EchTrace *trace, const char *part, const char *after)
@@ -811,6 +834,14 @@ static bool says(const EchTrace *trace, const char *part, const char *after)
         found = at && strstr(at, after);
     }
     return found;
+}
+
+static bool has_collectives(const EchTrace *trace)
+{
+    bool has = false;
+    for (size_t i = 0; i < ech_trace_n_ops(trace) && !has; i++)
+        has = ech_trace_ops(trace)[i].kind == ECH_OP_COLLECTIVE && ech_trace_ops(trace)[i].memory_from > 1;
+    return has;
 }
 
 static JsonNode *json_of(const EchResult *result)
@@ -929,7 +960,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->lists = says(result->trace, "aten::_foreach_", "\nOptimizer.step#");
     a->xla = result->program != NULL;
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
-    a->several = a->xla && (uint64_t)result->program->partitions * result->program->replicas > 1;
+    a->several = a->xla ? (uint64_t)result->program->partitions * result->program->replicas > 1 : has_collectives(result->trace);
     advice->margin = ech_remat_margin(result->trace);
     const EchMemory *hbm = ech_device_memory(result->device, "hbm");
     if (!hbm) {
@@ -1005,17 +1036,18 @@ static char **given(const Advise *a, const EchResult *result)
     return g_strv_builder_end(all);
 }
 
-typedef enum { FITS, MAY_FIT, DEVICES, PAGES, NOT_ENOUGH, NOTHING, ERROR } Rank;
+typedef enum { FITS, MAY_FIT, DEVICES, SEVERAL, PAGES, NOT_ENOUGH, NOTHING, ERROR } Rank;
 
 static Rank rank(const EchAdviceRow *row)
 {
-    return row->error                     ? ERROR
-           : row->nothing                 ? NOTHING
-           : row->paged                   ? PAGES
-           : row->device && row->run.fits ? DEVICES
-           : row->run.fits                ? FITS
-           : row->run.narrow              ? MAY_FIT
-                                          : NOT_ENOUGH;
+    return row->error                      ? ERROR
+           : row->nothing                  ? NOTHING
+           : row->paged                    ? PAGES
+           : row->device && row->run.fits  ? DEVICES
+           : row->several && row->run.fits ? SEVERAL
+           : row->run.fits                 ? FITS
+           : row->run.narrow               ? MAY_FIT
+                                           : NOT_ENOUGH;
 }
 
 /* Of what may fit, what does most often comes first: making again, then what sends to the host, last what has no room with the kernels that there are. */
@@ -1096,6 +1128,8 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
         add_measures(&a, ALWAYS);
         if (!advice->base.fits)
             add_devices(&a, result->device);
+        if (!advice->base.fits)
+            add_measures(&a, MORE);
         ok = run_rounds(&a, error);
         leave_whole_stacks(&a);
     }
@@ -1145,7 +1179,7 @@ bool ech_advice_helps(const EchAdvice *advice)
 {
     bool helps = advice->base.fits;
     for (size_t i = 0; i < advice->n; i++)
-        helps |= rank(&advice->rows[i]) == FITS || rank(&advice->rows[i]) == DEVICES;
+        helps |= rank(&advice->rows[i]) == FITS || rank(&advice->rows[i]) == DEVICES || rank(&advice->rows[i]) == SEVERAL;
     return helps;
 }
 
@@ -1389,6 +1423,7 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     print_blocks(out, advice, columns);
     print_why_may(out, advice, columns);
     print_rows(out, advice, DEVICES, "As it is, on a larger device");
+    print_rows(out, advice, SEVERAL, "On several of this device");
     print_rows(out, advice, PAGES, "What would run as it is, with what has no room on the host");
     print_rows(out, advice, NOT_ENOUGH, advice->base.fits ? "What would not" : "What would not be enough");
     bool donated = false, growing = false;

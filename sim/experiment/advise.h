@@ -32,6 +32,7 @@ typedef struct {
     bool donated;  /**< Tried with what results can replace donated, too. */
     bool growing;  /**< Tried with segments of PyTorch's allocator that grow, too. */
     bool device;   /**< Another device, as it is. */
+    bool several;  /**< On several of the device, where the program is one's alone. */
     bool paged;    /**< Unified memory: what has no room is on the host, and comes when it is touched. */
     char *nothing; /**< Why it changes nothing, or NULL. */
     char *error;   /**< Why there is no run, or NULL. */

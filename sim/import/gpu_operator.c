@@ -1334,6 +1334,21 @@ static bool copy(const Call *c, EchGpuOperator *ret)
     return true;
 }
 
+/* All parts of one array to their places. */
+static bool parts_copied(const Call *c, EchGpuOperator *ret)
+{
+    const EchGpuInput *largest = NULL;
+    for (size_t i = 0; i < c->n; i++)
+        if (is_tensor(&c->inputs[i]) && (!largest || c->inputs[i].numel > largest->numel))
+            largest = &c->inputs[i];
+    if (!largest)
+        return false;
+    ret->elements = largest->numel;
+    ret->dtype = largest->dtype;
+    ret->read = ret->written = bytes_of(largest->numel, largest->dtype);
+    return true;
+}
+
 static bool truth(const Call *c, EchGpuOperator *ret)
 {
     (void)c;
@@ -1427,6 +1442,7 @@ static const struct {
       "logsumexp", "nonzero"}},
     {IS, 1, fill, {"fill_", "zero_"}},
     {IS, 1, copy, {"copy_"}},
+    {IS, 1, parts_copied, {"split_with_sizes_copy"}},
     {IS, 1, truth, {"eq", "ne", "lt", "le", "gt", "ge", "isnan", "isinf", "isfinite", "logical_and", "logical_or", "logical_not", "logical_xor"}},
     {BEGINS, 1, fused_adam, {"_fused_adam"}},
     {BEGINS, 1, fused_adagrad, {"_fused_adagrad"}},

@@ -103,16 +103,19 @@ void ech_arguments_read(const char *name, EchArguments *ret)
     bool elementwise = marks && g_strstr_len(name, marks - name, "elementwise_kernel") != NULL;
     EchParameter caught = elementwise ? caught_by(name) : ECH_PARAMETER_RESULTS;
     int depth = 0;
+    unsigned lists = 0;
     for (const char *begin = at, *p = at; p <= end && ret->n < ECH_MAX_PARAMETERS; p++) {
         if (p == end || (*p == ',' && depth == 0)) {
             begin += *begin == ' ';
             EchParameter kind = parameter_of(begin, p, elementwise);
             ret->parameters[ret->n++] = (uint8_t)(kind == ECH_PARAMETER_RESULTS ? caught : kind);
+            lists += ends_with(begin, p, "**");
             begin = p + 1;
         }
         depth += *p == '(' || *p == '<' || *p == '{';
         depth -= *p == ')' || *p == '>' || *p == '}';
     }
+    ret->beyond = lists > 1;
     if (marks && g_strstr_len(name, marks - name, "multi_tensor_apply_kernel"))
         read_lists(name, ret);
 }

@@ -22,7 +22,8 @@ typedef struct {
     uint8_t parameters[ECH_MAX_PARAMETERS]; /**< EchParameter; those behind are ECH_PARAMETER_ANY. */
     unsigned lists;                         /**< ECH_PARAMETER_LISTS. */
     uint32_t read, written;                 /**< A bit for each list. */
-    bool result_last;                       /**< TensorFlow's generated kernels: the last address of all is the result's, the others operands'. */
+    bool beyond;      /**< What it reads and what it writes lies at addresses that lie elsewhere ("char**, char**"): none tells how much. */
+    bool result_last; /**< TensorFlow's generated kernels: the last address of all is the result's, the others operands'. */
 } EchArguments;
 
 /** By its name. */

@@ -1122,7 +1122,7 @@ static bool add_arguments(Reader *r, GError **error)
                                             arguments->result_last ? ech_arguments_by_result(list, i + 2 * k + 1)
                                                                    : ech_arguments_access(arguments, parameter, addresses, r->addresses->len, k)});
     }
-    ech_capture_item(r->capture, r->worked)->told = true;
+    ech_capture_item(r->capture, r->worked)->told = !arguments->beyond;
     return true;
 }
 

@@ -270,8 +270,6 @@ EchTime ech_remat_measure(EchRemat *remat);
  * needed. */
 void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity);
 
-/** What stands between patterns of modules' paths: "encoder.*+decoder.*". */
-#define ECH_REMAT_MODULES_OR "+"
 /** Chooses all that a forward pass makes within modules whose path fits one of @modules, but their results. False where no module fits. */
 bool ech_remat_choose_modules(EchRemat *remat, const char *modules);
 /** The trace, owned, in which what such modules are given stays until their backward pass is over, as torch.utils.checkpoint keeps it; and what their matrix

@@ -1,39 +1,11 @@
 /* Modules of PyTorch as torch.utils.checkpoint has them: what they are given is kept, what they make is made again. */
+#include "sim/pass/modules.h"
 #include "sim/pass/remat.h"
 
+#include "sim/base/compare.h"
 #include "sim/base/hash.h"
 
 #include <string.h>
-
-static bool is_backward(const EchSurvey *s, EchId op)
-{
-    return strstr(ech_trace_string(s->t, s->ops[op].stack), "autograd::engine::evaluate_function") != NULL;
-}
-
-static bool fits_one_of(char *const *patterns, const char *path)
-{
-    bool fits = false;
-    for (; *patterns && !fits; patterns++)
-        fits = g_pattern_match_simple(*patterns, path);
-    return fits;
-}
-
-/* The outermost module that an op stands in, or that its node of a backward pass is of, and that fits one of @patterns: its line in the op's stack, of @ret_n
- * bytes; borrowed. NULL where there is none. */
-static const char *module_of(const EchSurvey *s, EchId op, char *const *patterns, size_t *ret_n)
-{
-    static const char before[] = "nn.Module: ";
-    const char *stack = ech_trace_string(s->t, s->ops[op].stack), *found = NULL;
-    for (const char *at = strstr(stack, before); at; at = strstr(at + 1, before)) {
-        size_t n = strcspn(at, "\n"), name = strcspn(at + strlen(before), " \n");
-        g_autofree char *path = g_strndup(at + strlen(before), name);
-        if (fits_one_of(patterns, path)) {
-            found = at;
-            *ret_n = n;
-        }
-    }
-    return found;
-}
 
 /* Whether a forward pass uses @a outside of the module that made it, whose line is @module[@n]. */
 static bool is_result(const EchRemat *r, const EchRematArray *a, const char *module, size_t n)
@@ -42,7 +14,7 @@ static bool is_result(const EchRemat *r, const EchRematArray *a, const char *mod
     for (uint32_t u = r->users.first[a->buffer]; u < r->users.first[a->buffer + 1]; u++) {
         EchId op = r->users.op[u];
         const char *stack = ech_trace_string(s->t, s->ops[op].stack);
-        const char *at = is_backward(s, op) ? module : stack;
+        const char *at = ech_modules_is_backward(s, op) ? module : stack;
         for (; at && at != module; at = strchr(at, '\n') ? strchr(at, '\n') + 1 : NULL)
             if (strncmp(at, module, n) == 0 && (at[n] == '\n' || at[n] == '\0'))
                 break;
@@ -52,18 +24,62 @@ static bool is_result(const EchRemat *r, const EchRematArray *a, const char *mod
     return false;
 }
 
+/* Whether a forward pass makes @buffer of a weight, in another type, as autocast does. */
+static bool is_cast_weight(const EchRemat *r, EchId buffer)
+{
+    const EchSurvey *s = r->s;
+    EchId op = r->users.first[buffer] < r->users.first[buffer + 1] ? r->users.op[r->users.first[buffer]] : ECH_NONE;
+    bool reads = false, writes = false;
+    if (op == ECH_NONE || s->ops[op].n_uses != 2 || s->ops[op].kind != ECH_OP_KERNEL)
+        return false;
+    for (uint32_t u = s->ops[op].first_use; u < s->ops[op].first_use + 2; u++) {
+        EchId root = ech_survey_root(s, s->uses[u].buffer);
+        reads |= s->uses[u].access == ECH_READ && s->buffers[root].role == ECH_ROLE_PARAMETER;
+        writes |= s->uses[u].access == ECH_WRITE && root == buffer;
+    }
+    return reads && writes && strstr(ech_trace_string(s->t, s->ops[op].stack), "aten::_to_copy") && !ech_modules_is_backward(s, op);
+}
+
+/* What autocast casts of weights it keeps until it ends, for whoever casts them again, whether autograd keeps them or not: those that it does not, biases, say,
+ * go then, one after the other. */
+static void keep_casts(const EchRemat *r)
+{
+    const EchSurvey *s = r->s;
+    g_autoptr(GArray) ends = g_array_new(FALSE, FALSE, sizeof(EchId));
+    bool before = false;
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        bool is = o->kind == ECH_OP_FREE && is_cast_weight(r, o->target) && !ech_modules_is_backward(s, r->users.op[r->users.first[o->target + 1] - 1]);
+        if (is && before && (ends->len == 0 || g_array_index(ends, EchId, ends->len - 1) + 1 < i))
+            g_array_append_val(ends, i);
+        else if (is && before)
+            g_array_index(ends, EchId, ends->len - 1) = i;
+        before = is;
+    }
+    for (guint k = 0; k < r->arrays->len; k++) {
+        EchRematArray *a = ech_remat_array(r, k);
+        if (!a->chosen || !is_cast_weight(r, a->buffer))
+            continue;
+        guint low = 0, high = ends->len;
+        ECH_SEARCH(low, high, middle, g_array_index(ends, EchId, middle) < a->gone);
+        if (low < ends->len && g_array_index(ends, EchId, low) < a->back)
+            a->gone = g_array_index(ends, EchId, low);
+    }
+}
+
 bool ech_remat_choose_modules(EchRemat *remat, const char *modules)
 {
     EchRemat *r = remat;
-    g_auto(GStrv) patterns = g_strsplit(modules, ECH_REMAT_MODULES_OR, -1);
+    g_auto(GStrv) patterns = g_strsplit(modules, ECH_MODULES_OR, -1);
     bool any = false;
     for (guint k = 0; k < r->arrays->len; k++) {
         EchRematArray *a = ech_remat_array(r, k);
         size_t n = 0;
-        const char *module = module_of(r->s, a->maker, patterns, &n);
+        const char *module = ech_modules_find(r->s, a->maker, patterns, &n);
         any |= module != NULL;
-        a->chosen = module && !is_backward(r->s, a->maker) && is_backward(r->s, a->back) && !is_result(r, a, module, n);
+        a->chosen = module && !ech_modules_is_backward(r->s, a->maker) && ech_modules_is_backward(r->s, a->back) && !is_result(r, a, module, n);
     }
+    keep_casts(r);
     if (ech_remat_plan(r) == ECH_REMAT_OK)
         return any;
     /* Not all at once: as many as go together. */
@@ -133,10 +149,10 @@ static void find_inputs(const EchSurvey *s, char *const *patterns, bool products
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *op = &s->ops[i];
         size_t n;
-        const char *module = op->n_uses > 0 ? module_of(s, i, patterns, &n) : NULL;
+        const char *module = op->n_uses > 0 ? ech_modules_find(s, i, patterns, &n) : NULL;
         g_autofree char *key = module ? g_strndup(module, n) : NULL;
         Call *call = key ? g_hash_table_lookup(calls, key) : NULL;
-        if (key && is_backward(s, i)) {
+        if (key && ech_modules_is_backward(s, i)) {
             if (call)
                 call->last = i;
         } else if (key) {
@@ -158,7 +174,7 @@ static void find_inputs(const EchSurvey *s, char *const *patterns, bool products
         }
         bool runs_again = products || !ech_survey_has_products(s, i);
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
-            note_use(&lives[s->uses[u].buffer], &s->uses[u], i, call, key && !is_backward(s, i) && runs_again);
+            note_use(&lives[s->uses[u].buffer], &s->uses[u], i, call, key && !ech_modules_is_backward(s, i) && runs_again);
         /* What autograd saves and nothing reads, but for its shape perhaps: of index_add() what is added. */
         const Life *life = op->kind == ECH_OP_FREE ? &lives[op->target] : NULL;
         if (life && life->within && life->within->last != ECH_NONE && until[op->target] == ECH_NONE) {
@@ -190,7 +206,7 @@ static void write_op(EchEdit *e, const EchSurvey *s, EchId i, EchId after)
 EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *modules, bool products, GError **error)
 {
     const EchSurvey *s = survey;
-    g_auto(GStrv) patterns = g_strsplit(modules, ECH_REMAT_MODULES_OR, -1);
+    g_auto(GStrv) patterns = g_strsplit(modules, ECH_MODULES_OR, -1);
     g_autofree EchId *until = g_new(EchId, s->n_buffers + 1), *first = g_new(EchId, s->n + 1), *next = g_new(EchId, s->n + 1);
     g_autofree bool *early = g_new0(bool, s->n_buffers + 1), *moves = g_new0(bool, s->n + 1);
     for (size_t b = 0; b < s->n_buffers; b++)

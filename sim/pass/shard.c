@@ -3,7 +3,7 @@
  * its part of the sum; by its part of the state it updates its part of the weights. What devices hold alike is known where a program updates it by sums over
  * them (EchBuffer.replicas). */
 #include "sim/pass/pass.h"
-#include "sim/pass/survey.h"
+#include "sim/pass/shard.h"
 
 #include <string.h>
 
@@ -15,24 +15,24 @@ enum { GRANULE = 512, BESIDE = 4096, MOSTLY = 16, LOOK_BACK = 64 };
  * beside (validation/what_ifs.md). Property shard_takes_up_to. */
 #define MARGIN "1.25"
 
-typedef struct {
-    uint64_t weights;
-    char *names;
-    EchBytes above;
-} ShardOptions;
-
 static const EchParam shard_params[] = {
-    {"weights", ECH_PARAM_BOOL, offsetof(ShardOptions, weights), "true", NULL, NULL, NULL,
-     "true: weights are held in parts, too, and gathered when a step begins; false: each device holds them whole, and gathers what was updated"},
-    {"names", ECH_PARAM_STRING, offsetof(ShardOptions, names), "*", NULL, NULL, NULL,
-     "only state whose name, argument (\"opt_state*\"), operation or source line fits this, * standing for anything"},
-    {"above", ECH_PARAM_BYTES, offsetof(ShardOptions, above), "64KiB", NULL, NULL, NULL, "only arrays of at least this size"},
+    {"weights", ECH_PARAM_BOOL, offsetof(EchShardOptions, weights), "true", NULL, NULL, NULL,
+     "true: weights are held in parts, too, and gathered when a step begins, of PyTorch when a module runs (FSDP); false: each device holds them whole, and "
+     "gathers what was updated (ZeRO-1)"},
+    {"names", ECH_PARAM_STRING, offsetof(EchShardOptions, names), "*", NULL, NULL, NULL,
+     "of compiled programs: only state whose name, argument (\"opt_state*\"), operation or source line fits this, * standing for anything"},
+    {"above", ECH_PARAM_BYTES, offsetof(EchShardOptions, above), "64KiB", NULL, NULL, NULL, "of those: only arrays of at least this size"},
+    {"over", ECH_PARAM_U64, offsetof(EchShardOptions, over), "0", "0", "65536", NULL, "of PyTorch: devices; 0: as many as its gradients are summed over"},
+    {"modules", ECH_PARAM_STRING, offsetof(EchShardOptions, modules), "", NULL, NULL, NULL,
+     "of PyTorch: what is gathered at a time, modules whose path fits this (\"layers.*\", \"encoder.*+decoder.*\"); else those that the program repeats"},
+    {"keep", ECH_PARAM_BOOL, offsetof(EchShardOptions, keep), "false", NULL, NULL, NULL,
+     "of PyTorch: what was gathered for the forward pass stays for the backward pass (reshard_after_forward=False, ZeRO-2)"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
 typedef struct {
     const EchSurvey *s;
-    const ShardOptions *o;
+    const EchShardOptions *o;
     EchUsers users;
     EchId *home;     /* per buffer on chip: the argument that it holds, or a part of; per argument that devices hold alike, itself; else ECH_NONE */
     EchId *joined;   /* per buffer on chip: the one that begins in its place, of which it was brought as a part; else ECH_NONE */
@@ -554,6 +554,8 @@ static EchTrace *shard_run(const void *options, const EchDevice *device, EchTrac
         ech_diag_remark(diag, "shard: left the trace as it is: nothing computes in it");
         return ech_trace_ref(in);
     }
+    if (ech_shard_is_pytorch(&s))
+        return ech_shard_modules(&s, in, options, diag, error);
     ech_users_init(&d.users, &s, true, false);
     d.home = g_new(EchId, s.n_buffers + 1);
     d.joined = g_new(EchId, s.n_buffers + 1);
@@ -587,9 +589,11 @@ static EchTrace *shard_run(const void *options, const EchDevice *device, EchTrac
     return out;
 }
 
-const EchPassClass ech_pass_shard = {.name = "shard",
-                                     .summary = "split weights and optimizer state that every device holds whole over the devices (ZeRO-1)",
-                                     .source = "ours; Rajbhandari et al. 2020 (arXiv 1910.02054), Xu et al. 2020 (arXiv 2004.13336)",
-                                     .params = shard_params,
-                                     .options_size = sizeof(ShardOptions),
-                                     .trace = shard_run};
+const EchPassClass ech_pass_shard = {
+    .name = "shard",
+    .summary = "split weights and optimizer state that every device holds whole over the devices (ZeRO-1); of PyTorch gradients, too (FSDP, ZeRO-3)",
+    .source = "ours; Rajbhandari et al. 2020 (arXiv 1910.02054), Xu et al. 2020 (arXiv 2004.13336); PyTorch 2.15, "
+              "torch/distributed/fsdp/_fully_shard, torch/distributed/optim/zero_redundancy_optimizer.py",
+    .params = shard_params,
+    .options_size = sizeof(EchShardOptions),
+    .trace = shard_run};

@@ -101,7 +101,7 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
-   1+ checkpoint each block                4.08 GiB         -  84.7 ms    x1.226
+   1+ checkpoint each block                4.08 GiB         -  84.8 ms    x1.227
    2  optimizer on host                    3.96 GiB  1.35 GiB  93.1 ms    x1.348
    3+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.030
    4+ activations on host, overlapped      4.06 GiB  1.17 GiB   217 ms    x3.141
@@ -113,7 +113,8 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    3  --allocator pytorch:expandable_segments:True --pass offload:what=arguments
    4  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,overlap=true,stash=5
    5  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true
-   6  --set replay.unified_memory=true
+   6  --pass shard:over=8
+   7  --set replay.unified_memory=true
 
 $ echelon advise traces/keras_cnn.h100 --device h100-sxm --memory 70MiB | sed -n '/make it fit/,/^$/p'
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 2GiB --json | sed -n '/"activations on host, overlapped"/,/hbm_bytes/p'

@@ -509,10 +509,13 @@ $ echelon list passes
   slice            update stacked arrays a layer at a time, so that offload fetches slices (lax.fori_loop around the optimizer's update)
       names=text (*)  only kernels that update an array whose name, argument ("opt_state*"), operation or source line fits this, * standing for anything
       above=size (1MiB)  only where that array is of at least this size
-  shard            split weights and optimizer state that every device holds whole over the devices (ZeRO-1)
-      weights=true or false (true)  true: weights are held in parts, too, and gathered when a step begins; false: each device holds them whole, and gathers what was updated
-      names=text (*)  only state whose name, argument ("opt_state*"), operation or source line fits this, * standing for anything
-      above=size (64KiB)  only arrays of at least this size
+  shard            split weights and optimizer state that every device holds whole over the devices (ZeRO-1); of PyTorch gradients, too (FSDP, ZeRO-3)
+      weights=true or false (true)  true: weights are held in parts, too, and gathered when a step begins, of PyTorch when a module runs (FSDP); false: each device holds them whole, and gathers what was updated (ZeRO-1)
+      names=text (*)  of compiled programs: only state whose name, argument ("opt_state*"), operation or source line fits this, * standing for anything
+      above=size (64KiB)  of those: only arrays of at least this size
+      over=number (0)  of PyTorch: devices; 0: as many as its gradients are summed over
+      modules=text ()  of PyTorch: what is gathered at a time, modules whose path fits this ("layers.*", "encoder.*+decoder.*"); else those that the program repeats
+      keep=true or false (false)  of PyTorch: what was gathered for the forward pass stays for the backward pass (reshard_after_forward=False, ZeRO-2)
   offload          let saved activations, arguments or results wait in host memory between their uses
       what=saved|activations|arguments|results (saved)  saved: what the program makes and uses again later; activations: of that, what a forward pass makes and a backward pass reads (of PyTorch's, or JAX's), each once out and back, over its longest pause (idle=0: as save_on_cpu, or a policy of jax.checkpoint, has it); arguments: what it is given (parameters, optimizer state), with what is written over it; results: what it hands back
       names=text (*)  only arrays whose name, argument ("opt_state*"), operation, source line ("*model.py:29*"), PyTorch module ("*layers.*.mlp*") or role ("optimizer") fits this, * standing for anything; products: what matrix products without batch dimensions make, and convolutions (of XLA's programs)

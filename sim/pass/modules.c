@@ -1,0 +1,100 @@
+#include "sim/pass/modules.h"
+
+#include "sim/base/hash.h"
+
+#include <string.h>
+
+static const char before[] = "nn.Module: ";
+
+bool ech_modules_is_backward(const EchSurvey *survey, EchId op)
+{
+    return strstr(ech_trace_string(survey->t, survey->ops[op].stack), "autograd::engine::evaluate_function") != NULL;
+}
+
+static bool fits_one_of(char *const *patterns, const char *path)
+{
+    bool fits = false;
+    for (; *patterns && !fits; patterns++)
+        fits = g_pattern_match_simple(*patterns, path);
+    return fits;
+}
+
+const char *ech_modules_find(const EchSurvey *survey, EchId op, char *const *patterns, size_t *ret_n)
+{
+    const char *stack = ech_trace_string(survey->t, survey->ops[op].stack), *found = NULL;
+    for (const char *at = strstr(stack, before); at; at = strstr(at + 1, before)) {
+        size_t n = strcspn(at, "\n"), name = strcspn(at + strlen(before), " \n");
+        g_autofree char *path = g_strndup(at + strlen(before), name);
+        if (fits_one_of(patterns, path)) {
+            found = at;
+            *ret_n = n;
+        }
+    }
+    return found;
+}
+
+/* What begins with "blocks.": the first number that follows it, whether another does, and whether anything follows those. */
+typedef struct {
+    char *first;
+    bool is_repeated, is_made_of_others;
+} Repeated;
+
+static void free_repeated(gpointer data)
+{
+    g_free(((Repeated *)data)->first);
+    g_free(data);
+}
+
+/* Of "blocks.2.qkv" what comes before its first number: 7 bytes; 0 where it has none, or begins with one. */
+static size_t find_number(const char *path, size_t *ret_digits)
+{
+    for (const char *dot = strchr(path, '.'); dot; dot = strchr(dot + 1, '.')) {
+        *ret_digits = strspn(dot + 1, "0123456789");
+        if (*ret_digits > 0 && (dot[1 + *ret_digits] == '.' || dot[1 + *ret_digits] == '\0'))
+            return (size_t)(dot + 1 - path);
+    }
+    return 0;
+}
+
+static void note_path(GHashTable *found, const char *path)
+{
+    size_t digits, n = find_number(path, &digits);
+    if (n == 0)
+        return;
+    g_autofree char *key = g_strndup(path, n);
+    Repeated *repeated = g_hash_table_lookup(found, key);
+    if (!repeated) {
+        repeated = g_new0(Repeated, 1);
+        repeated->first = g_strndup(path + n, digits);
+        g_hash_table_insert(found, g_steal_pointer(&key), repeated);
+    }
+    repeated->is_repeated |= strlen(repeated->first) != digits || strncmp(repeated->first, path + n, digits) != 0;
+    repeated->is_made_of_others |= path[n + digits] == '.';
+}
+
+static gint compare_paths(gconstpointer a, gconstpointer b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+char *ech_modules_repeated(const EchTrace *trace)
+{
+    g_autoptr(GHashTable) found = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, free_repeated);
+    g_autoptr(GPtrArray) patterns = g_ptr_array_new_with_free_func(g_free);
+    for (EchId i = 0; i < ech_trace_n_strings(trace); i++)
+        for (const char *at = strstr(ech_trace_string(trace, i), before); at; at = strstr(at + 1, before)) {
+            g_autofree char *path = g_strndup(at + strlen(before), strcspn(at + strlen(before), " \n"));
+            note_path(found, path);
+        }
+    GHashTableIter iter;
+    gpointer key, value;
+    g_hash_table_iter_init(&iter, found);
+    while (g_hash_table_iter_next(&iter, &key, &value)) {
+        const Repeated *repeated = value;
+        if (repeated->is_repeated && repeated->is_made_of_others)
+            g_ptr_array_add(patterns, g_strconcat(key, "*", NULL));
+    }
+    g_ptr_array_sort(patterns, compare_paths);
+    g_ptr_array_add(patterns, NULL);
+    return patterns->len > 1 ? g_strjoinv(ECH_MODULES_OR, (char **)patterns->pdata) : NULL;
+}
