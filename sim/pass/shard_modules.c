@@ -9,6 +9,7 @@
 #include "sim/base/hash.h"
 #include "sim/pass/modules.h"
 
+#include <math.h>
 #include <string.h>
 
 /* The unit of what is in no other; and what is in no module, a loss, say. */
@@ -43,6 +44,7 @@ typedef struct {
     const EchSurvey *s;
     EchUsers users;
     uint32_t over;
+    EchBytes most, total; /* of the weights of which a device has the state, where those stay whole: the one that has most, and all; 0, 1: alike */
     char *launch;         /* of collectives among so many devices */
     GArray *units;        /* Unit */
     GArray *turns;        /* Turn, by their first op */
@@ -55,6 +57,7 @@ typedef struct {
     uint32_t *owner;      /* per buffer: 1 + the unit of a weight; 0: it is none */
     bool *is_state;       /* per buffer */
     bool *is_handed;      /* per buffer: made by an optimizer for itself */
+    bool *is_read;        /* per buffer: by an optimizer */
     bool *is_gradient;    /* per buffer: an optimizer reads it, and a backward pass wrote it */
     bool *is_bucket;      /* per buffer: what is summed up over devices, and holds copies of gradients, or those themselves */
     uint32_t *first_feed; /* per bucket that feeds: the first of those */
@@ -196,11 +199,11 @@ static void find_allocs(Shard *d)
 static void find_optimizers(Shard *d)
 {
     const EchSurvey *s = d->s;
-    g_autofree bool *reads = g_new0(bool, s->n_buffers + 1), *made = g_new0(bool, s->n_buffers + 1);
+    g_autofree bool *made = g_new0(bool, s->n_buffers + 1);
     for (EchId i = 0; i < s->n; i++)
         for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++) {
             EchId b = root_of_use(s, u);
-            reads[b] |= d->part[i] == OF_OPTIMIZER && s->uses[u].access == ECH_READ;
+            d->is_read[b] |= d->part[i] == OF_OPTIMIZER && s->uses[u].access == ECH_READ;
             made[b] |= d->part[i] == OF_BACKWARD && s->uses[u].access == ECH_WRITE;
         }
     for (EchId b = 0; b < s->n_buffers; b++) {
@@ -209,7 +212,7 @@ static void find_optimizers(Shard *d)
             continue;
         d->is_state[b] = buffer->role == ECH_ROLE_OPTIMIZER;
         d->is_handed[b] = !d->is_state[b] && d->alloc[b] != ECH_NONE && uses_only(d, b, OF_OPTIMIZER);
-        d->is_gradient[b] = !d->is_state[b] && (reads[b] ? made[b] : buffer->resident && buffer->role == ECH_ROLE_GRADIENT);
+        d->is_gradient[b] = !d->is_state[b] && (d->is_read[b] ? made[b] : buffer->resident && buffer->role == ECH_ROLE_GRADIENT);
     }
 }
 
@@ -485,7 +488,7 @@ typedef struct {
 
 static EchBytes part_of(const Shard *d, EchBytes bytes)
 {
-    return bytes / d->over + (bytes % d->over != 0);
+    return d->most > 0 ? (EchBytes)ceil((double)bytes * ((double)d->most / (double)d->total)) : bytes / d->over + (bytes % d->over != 0);
 }
 
 static EchId text(Writer *w, const char *words)
@@ -816,7 +819,8 @@ static void put(Writer *w, EchId op, GArray *stand)
     const EchSurvey *s = d->s;
     const EchOp *was = &s->ops[op];
     EchOp o = ech_edit_op(&w->e, op);
-    uint32_t parts = is_split(w, op) ? d->over : 1;
+    bool split = is_split(w, op);
+    uint32_t parts = !split ? 1 : d->most > 0 ? (uint32_t)MAX(d->total / d->most, 1) : d->over;
     bool gone = false;
     for (uint32_t u = was->first_use; u < was->first_use + was->n_uses && o.kind == ECH_OP_COPY && !gone; u++) {
         g_array_set_size(stand, 0);
@@ -827,7 +831,7 @@ static void put(Writer *w, EchId op, GArray *stand)
         w->e.map[op] = w->e.last_core;
         return;
     }
-    if (parts > 1) {
+    if (split) {
         o.recorded = (EchRecorded){ECH_TIME_NONE, ECH_TIME_NONE};
         o.estimate = o.estimate == ECH_TIME_NONE ? ECH_TIME_NONE : o.estimate / (EchTime)parts;
         o.launch = was->launch == ECH_NONE ? ECH_NONE : ech_edit_launch(&w->e, was->launch, parts);
@@ -841,8 +845,8 @@ static void put(Writer *w, EchId op, GArray *stand)
         g_array_set_size(stand, 0);
         find_stand(w, use->buffer, stand);
         for (guint k = 0; k < stand->len && (o.kind != ECH_OP_COPY || k == 0); k++)
-            ech_trace_builder_use(w->e.builder, g_array_index(stand, EchId, k), (EchAccess)use->access, use->bytes / parts / MAX(stand->len, 1),
-                                  (EchPattern)use->pattern, (EchOrigin)use->origin);
+            ech_trace_builder_use(w->e.builder, g_array_index(stand, EchId, k), (EchAccess)use->access,
+                                  (split ? part_of(d, use->bytes) : use->bytes) / MAX(stand->len, 1), (EchPattern)use->pattern, (EchOrigin)use->origin);
     }
     for (uint32_t k = 0; k < was->n_deps; k++)
         ech_edit_dep(&w->e, &s->deps[was->first_dep + k], 0);
@@ -974,13 +978,17 @@ static void say(const Writer *w, EchBytes all, const char *modules, EchDiag *dia
     g_autofree char *was = ech_format_bytes(all), *is = ech_format_bytes(part_of(d, all)), *gathered = ech_format_bytes(w->gathered),
                     *summed = ech_format_bytes(w->summed);
     if (w->whole) {
-        ech_diag_remark(diag, "shard: optimizer state (%s) split over %u devices, %s on each, which sends the weights that it brought up to date to all: %s",
+        ech_diag_remark(diag,
+                        "shard: optimizer state (%s) split over %u devices, weight by weight, at most %s on one, which sends the weights that it brought up to "
+                        "date to all: %s",
                         was, d->over, is, gathered);
         return;
     }
-    ech_diag_remark(diag,
-                    "shard: weights, gradients and optimizer state (%s) in parts over %u devices, %s on each, as fully_shard of %s and of the model has them",
-                    was, d->over, is, modules);
+    ech_diag_remark(
+        diag,
+        "shard: weights and optimizer state (%s), and gradients, in parts over %u devices, %s and gradients on each, as fully_shard of %s and of the model has "
+        "them",
+        was, d->over, is, modules);
     ech_diag_remark(diag, "shard: %s of weights are gathered and %s of gradients summed up, in the types that they have%s", gathered, summed,
                     has_direct(d->s) ? "" : "; what NCCL takes for that itself, some 300 MiB on each, is not in it");
 }
@@ -1030,20 +1038,70 @@ static EchTrace *write_trace(const Shard *d, const EchShardOptions *o, const cha
     return out;
 }
 
+static gint compare_bytes(gconstpointer a, gconstpointer b)
+{
+    EchBytes x = *(const EchBytes *)a, y = *(const EchBytes *)b;
+    return (x < y) - (x > y);
+}
+
+/* Adds @bytes to the least of a heap. */
+static void add_to_least(EchBytes *heap, uint32_t n, EchBytes bytes)
+{
+    uint32_t at = 0;
+    heap[0] = ech_bytes_add(heap[0], bytes);
+    for (uint32_t least = 1; least < n; least = 2 * at + 1) {
+        least += least + 1 < n && heap[least + 1] < heap[least];
+        if (heap[at] <= heap[least])
+            return;
+        EchBytes down = heap[at];
+        heap[at] = heap[least];
+        heap[least] = down;
+        at = least;
+    }
+}
+
+/* Each weight that is updated goes, the largest first, to the device that has least. */
+static void deal_out(Shard *d)
+{
+    g_autoptr(GArray) weights = g_array_new(FALSE, FALSE, sizeof(EchBytes));
+    g_autofree EchBytes *heap = g_new0(EchBytes, d->over);
+    EchBytes total = 0, most = 0;
+    for (EchId b = 0; b < d->s->n_buffers; b++) {
+        bool updated = false;
+        for (uint32_t u = d->users.first[b]; d->owner[b] != 0 && u < d->users.first[b + 1]; u++)
+            updated |= d->part[d->users.op[u]] == OF_OPTIMIZER;
+        if (updated)
+            g_array_append_val(weights, d->s->buffers[b].bytes);
+    }
+    g_array_sort(weights, compare_bytes);
+    for (guint k = 0; k < weights->len; k++) {
+        total = ech_bytes_add(total, g_array_index(weights, EchBytes, k));
+        add_to_least(heap, d->over, g_array_index(weights, EchBytes, k));
+    }
+    for (uint32_t k = 0; k < d->over; k++)
+        most = MAX(most, heap[k]);
+    d->most = most;
+    d->total = MAX(total, 1);
+}
+
 /* Only what optimizers have is split. */
 static void keep_weights(Shard *d)
 {
+    deal_out(d);
     for (EchId b = 0; b < d->s->n_buffers; b++)
         d->owner[b] = d->is_gradient[b] = d->is_bucket[b] = false;
     for (EchId i = 0; i < d->s->n; i++)
         d->syncs[i] = false;
 }
 
-static bool is_split_already(const EchSurvey *s)
+static bool is_split_already(const Shard *d)
 {
+    const EchSurvey *s = d->s;
     bool is = false;
     for (EchId i = 0; i < s->n && !is; i++)
-        is = s->ops[i].kind == ECH_OP_COLLECTIVE && s->ops[i].collective == ECH_COLLECTIVE_REDUCE_SCATTER;
+        for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++)
+            is |= s->ops[i].kind == ECH_OP_COLLECTIVE && s->ops[i].collective == ECH_COLLECTIVE_REDUCE_SCATTER && s->uses[u].access == ECH_WRITE &&
+                  d->is_read[root_of_use(s, u)];
     return is;
 }
 
@@ -1058,8 +1116,8 @@ static const char *why_not(const Shard *d, bool weights)
     for (EchId i = 0; i < d->s->n; i++)
         loops |= d->s->ops[i].kind == ECH_OP_LOOP;
     return loops                           ? "it has loops, as no program has that runs as it is written"
+           : is_split_already(d)           ? "its gradients are split over devices already"
            : d->over < 2                   ? "its gradients are not summed over devices; over=8 says of how many it is one"
-           : is_split_already(d->s)        ? "its gradients are split over devices already"
            : !weights && !state            ? "its optimizer keeps no state"
            : weights && !gradients         ? "it does not say which gradients its optimizer reads"
            : weights && d->units->len <= 1 ? "it repeats no module that its operations tell, or none fits modules="
@@ -1086,7 +1144,7 @@ EchTrace *ech_shard_modules(const EchSurvey *survey, EchTrace *trace, const EchS
     memset(d.first_feed, 0xff, (s->n_buffers + 1) * sizeof *d.first_feed);
     d.alloc = g_new(EchId, s->n_buffers + 1);
     memset(d.alloc, 0xff, (s->n_buffers + 1) * sizeof *d.alloc);
-    bool **of_ops[] = {&d.adds, &d.syncs}, **of_buffers[] = {&d.is_state, &d.is_handed, &d.is_gradient, &d.is_bucket, &d.is_left, &d.has_parts};
+    bool **of_ops[] = {&d.adds, &d.syncs}, **of_buffers[] = {&d.is_state, &d.is_handed, &d.is_read, &d.is_gradient, &d.is_bucket, &d.is_left, &d.has_parts};
     for (size_t k = 0; k < G_N_ELEMENTS(of_ops); k++)
         *of_ops[k] = g_new0(bool, s->n + 1);
     for (size_t k = 0; k < G_N_ELEMENTS(of_buffers); k++)

@@ -19,3 +19,75 @@ $ echelon run --trace data_parallel_whole.v5e --device tpu-v5e --engine native -
   - shard: left the trace as it is: no array is called 'opt*'; arguments are weights*, tokens, labels, first*, second*
 $ echelon run --trace adam_none.v5e --device tpu-v5e --engine native --pass shard 2>&1 | grep -E 'shard:'
   - shard: left the trace as it is: one device runs this alone
+$ for p in shard:weights=false shard:keep=true shard "remat:modules=module.blocks.* --pass shard"; do echelon run --trace traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-sxm --step last --engine native --pass $p 2>&1 | grep -E '^  (It (fits|takes)|[0-9.]+ GiB reserved|  - .* same on)|- shard:'; done
+  It fits. hbm 3.83 GiB of 78.6 GiB (5 %), host 8 B of 2 TiB (0 %)
+  3.58 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 544 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.61 GiB, 512 MiB of it the process's context.
+  It takes 15.2 ms, bound by hbm port (29 % of the critical path).
+  - shard: optimizer state (885 MiB) split over 8 devices, weight by weight, at most 250 MiB on one, which sends the weights that it brought up to date to all: 885 MiB
+  It fits. hbm 3.07 GiB of 78.6 GiB (4 %), host 8 B of 2 TiB (0 %)
+  3.57 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.35 GiB, 512 MiB of it the process's context.
+  It takes 11.7 ms, bound by hbm port (31 % of the critical path).
+  - shard: weights and optimizer state (1.30 GiB), and gradients, in parts over 8 devices, 166 MiB and gradients on each, as fully_shard of module.blocks.* and of the model has them
+  - shard: 885 MiB of weights are gathered and 885 MiB of gradients summed up, in the types that they have
+  It fits. hbm 2.88 GiB of 78.6 GiB (4 %), host 8 B of 2 TiB (0 %)
+  3.44 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.22 GiB, 512 MiB of it the process's context.
+  It takes 12.0 ms, bound by hbm port (31 % of the critical path).
+  - shard: weights and optimizer state (1.30 GiB), and gradients, in parts over 8 devices, 166 MiB and gradients on each, as fully_shard of module.blocks.* and of the model has them
+  - shard: 1.24 GiB of weights are gathered and 885 MiB of gradients summed up, in the types that they have
+  It fits. hbm 2.29 GiB of 78.6 GiB (3 %), host 8 B of 2 TiB (0 %)
+  3.00 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 3.79 GiB, 512 MiB of it the process's context.
+  It takes 13.0 ms, bound by hbm port (31 % of the critical path).
+  - shard: weights and optimizer state (1.30 GiB), and gradients, in parts over 8 devices, 166 MiB and gradients on each, as fully_shard of module.blocks.* and of the model has them
+  - shard: 1.24 GiB of weights are gathered and 885 MiB of gradients summed up, in the types that they have
+$ for how in ddp zero1 zero2 fsdp; do echelon run --trace traces/data_parallel_pytorch.h100/$how.pretend.gz --device h100-sxm --step last --engine native 2>&1 | grep -E '^  (It (fits|takes)|[0-9.]+ GiB reserved)'; done
+  It fits. hbm 4.45 GiB of 78.6 GiB (6 %), host 8 B of 2 TiB (0 %)
+  4.07 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 544 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 5.10 GiB, 512 MiB of it the process's context.
+  It takes 15.2 ms, bound by hbm port (43 % of the critical path).
+  It fits. hbm 3.83 GiB of 78.6 GiB (5 %), host 8 B of 2 TiB (0 %)
+  3.58 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 544 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.61 GiB, 512 MiB of it the process's context.
+  It takes 13.6 ms, bound by hbm port (31 % of the critical path).
+  It fits. hbm 3.07 GiB of 78.6 GiB (4 %), host 176 KiB of 2 TiB (0 %)
+  3.58 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.36 GiB, 512 MiB of it the process's context.
+  It takes 11.7 ms, bound by hbm port (32 % of the critical path).
+  It fits. hbm 2.89 GiB of 78.6 GiB (4 %), host 176 KiB of 2 TiB (0 %)
+  3.46 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.24 GiB, 512 MiB of it the process's context.
+  It takes 12.0 ms, bound by hbm port (32 % of the critical path).
+$ echelon run --trace traces/data_parallel_pytorch.h100/fsdp.pretend.gz --device h100-sxm --step last --engine native --pass shard 2>&1 | grep -E 'shard:'
+  - shard: left the trace as it is: its gradients are split over devices already
+$ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --engine native --pass shard 2>&1 | grep -E 'shard:'
+  - shard: left the trace as it is: its gradients are not summed over devices; over=8 says of how many it is one
+$ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --engine native --pass shard:over=8 2>&1 | grep -E '^  It (fits|takes)|- shard:'
+  It fits. hbm 3.99 GiB of 78.6 GiB (5 %)
+  It takes 11.8 ms, bound by hbm port (40 % of the critical path).
+  - shard: weights and optimizer state (1.01 GiB), and gradients, in parts over 8 devices, 130 MiB and gradients on each, as fully_shard of blocks.* and of the model has them
+  - shard: 1.30 GiB of weights are gathered and 1.01 GiB of gradients summed up, in the types that they have; what NCCL takes for that itself, some 300 MiB on each, is not in it
+$ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --engine native --pass shard:over=8,modules=layers.* 2>&1 | grep -E '^  It (fits|takes)|- shard:'
+  It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
+  It takes 11.8 ms, bound by hbm port (52 % of the critical path).
+  - shard: nothing fits modules=layers.*: there are GPT*, blocks*, embed*, head*
+  - shard: left the trace as it is: it repeats no module that its operations tell, or none fits modules=
+$ echelon advise traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-sxm --step last --memory 3GiB | sed -n '/IT DOES/,/Do first/p;/make it fit/,/^$/p;/not be enough/,/^$/p'
+  IT DOES NOT FIT. 4.45 GiB of hbm are needed, 3 GiB are there.
+  Do first: checkpoint each, all split (FSDP) (2.29 GiB, 15.7 ms a step): torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x) of module.blocks.*; and torch.distributed.fsdp.fully_shard(block) of each block, then of the model, before the optimizer is made, not DistributedDataParallel; DeepSpeed's ZeRO-3.
+  What would make it fit
+   1  checkpoint each, all split (FSDP)    2.29 GiB       8 B  15.7 ms    x1.032
+   2  all split (FSDP, ZeRO-3)             2.88 GiB       8 B  27.6 ms    x1.812
+
+  What would not be enough
+   4+ checkpoint each, optimizer on host   2.99 GiB  1.73 GiB        - in pieces
+   5+ checkpoint each, weights on host     2.99 GiB  1.29 GiB        - in pieces
+   6  all split, gathered once (ZeRO-2)    3.07 GiB       8 B        -         -
+   7  weights and optimizer on host        3.28 GiB  1.29 GiB        -         -
+   8  optimizer on host                    3.59 GiB  1.73 GiB        -         -
+   9+ checkpoint each, what stays on host  3.72 GiB   385 MiB        -         -
+  10+ activations on host, waited for      3.73 GiB   993 MiB        -         -
+  11  optimizer state split (ZeRO-1)       3.83 GiB       8 B        -         -
+  12+ checkpoint each block                3.91 GiB       8 B        -         -
+  13+ activations on host, overlapped      4.04 GiB   993 MiB        -         -
+  14  checkpoint each, keep its products   4.17 GiB       8 B        -         -
+  (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
+
+$ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB --step last | sed -n '/On several/,/^$/p'
+  On several of this device
+   9  eight, all split (FSDP, ZeRO-3)      3.99 GiB         -  18.2 ms    x1.543
+
