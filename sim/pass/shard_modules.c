@@ -445,8 +445,10 @@ static void find_turns(Shard *d)
         else if (d->part[i] == OF_OPTIMIZER)
             walk.forward = 0;
     }
-    for (guint k = 0; k < d->turns->len; k++) { /* what a forward pass lets go when it ends goes first */
+    for (guint k = 0; k < d->turns->len; k++) { /* weights are there before what its first op makes, and go after what a forward pass lets go when it ends */
         Turn *turn = turn_at(d, k);
+        while (turn->first > 0 && s->ops[turn->first - 1].kind == ECH_OP_ALLOC)
+            turn->first--;
         while (!turn->backward && turn->last + 1 < s->n && (s->ops[turn->last + 1].kind == ECH_OP_FREE || s->ops[turn->last + 1].kind == ECH_OP_MARK))
             turn->last++;
     }
@@ -654,7 +656,7 @@ static void gather_next(Writer *w, uint32_t unit)
 {
     guint before = unit == ROOT ? w->order->len : MAX(w->units[unit].at, 1) - 1;
     uint32_t next = before > 0 ? g_array_index(w->order, uint32_t, before - 1) : ROOT;
-    if (next != ROOT && !w->units[next].is_gathered && !w->units[next].is_asked_for)
+    if (next != ROOT && unit_at(w->d, next)->weights->len > 0 && !w->units[next].is_gathered && !w->units[next].is_asked_for)
         ask_for(w, next, w->copied[0]);
 }
 
