@@ -63,6 +63,7 @@ typedef struct {
     uint32_t *first_feed; /* per bucket that feeds: the first of those */
     uint32_t *home;       /* per buffer: 1 + the unit whose gradients it holds, whole; 0: none's */
     bool *is_left;        /* per buffer: a library's, for nothing but sums that are no more */
+    bool *lasts;          /* per buffer: it is there before anything runs of modules, until nothing does */
     bool *has_parts;      /* per buffer: some of it goes by another name; it stays whole */
     EchId *alloc;         /* per buffer: the op that asks for it; ECH_NONE: none, or several do */
 } Shard;
@@ -149,6 +150,32 @@ static void find_parts(Shard *d, const char *modules)
 
 /* ---- what the arrays are ---- */
 
+static void find_allocs(Shard *d)
+{
+    const EchSurvey *s = d->s;
+    g_autofree uint8_t *n = g_new0(uint8_t, s->n_buffers + 1);
+    for (EchId b = 0; b < s->n_buffers; b++)
+        if (s->buffers[b].alias_of != ECH_NONE)
+            d->has_parts[ech_survey_root(s, b)] = true;
+    EchId first = ECH_NONE, last = 0; /* of what is run of modules */
+    for (EchId i = 0; i < s->n; i++) {
+        bool runs = d->part[i] == OF_FORWARD || d->part[i] == OF_BACKWARD;
+        first = runs && first == ECH_NONE ? i : first;
+        last = runs ? i : last;
+    }
+    for (EchId b = 0; b < s->n_buffers; b++)
+        d->lasts[b] = s->buffers[b].resident;
+    for (EchId i = 0; i < s->n; i++) {
+        EchId b = s->ops[i].target;
+        if (s->ops[i].kind == ECH_OP_ALLOC) {
+            d->alloc[b] = n[b] == 0 ? i : ECH_NONE;
+            d->lasts[b] = n[b] == 0 && !s->buffers[b].resident && i < first;
+            n[b] = 1;
+        } else if (s->ops[i].kind == ECH_OP_FREE)
+            d->lasts[b] &= i > last;
+    }
+}
+
 /* A weight is the unit's that alone uses it before optimizers do, else the root's. */
 static void find_weights(Shard *d)
 {
@@ -156,7 +183,7 @@ static void find_weights(Shard *d)
     for (EchId b = 0; b < s->n_buffers; b++) {
         const EchBuffer *buffer = &s->buffers[b];
         if (buffer->role != ECH_ROLE_PARAMETER || buffer->memory != s->hbm || buffer->alias_of != ECH_NONE || d->has_parts[b] || buffer->bytes == 0 ||
-            (!buffer->resident && d->alloc[b] == ECH_NONE))
+            !d->lasts[b])
             continue;
         uint32_t unit = ROOT;
         bool any = false;
@@ -179,21 +206,6 @@ static bool uses_only(const Shard *d, EchId buffer, Part part)
     for (uint32_t u = d->users.first[buffer]; u < d->users.first[buffer + 1]; u++)
         only &= d->part[d->users.op[u]] == part;
     return only;
-}
-
-static void find_allocs(Shard *d)
-{
-    const EchSurvey *s = d->s;
-    g_autofree uint8_t *n = g_new0(uint8_t, s->n_buffers + 1);
-    for (EchId b = 0; b < s->n_buffers; b++)
-        if (s->buffers[b].alias_of != ECH_NONE)
-            d->has_parts[ech_survey_root(s, b)] = true;
-    for (EchId i = 0; i < s->n; i++)
-        if (s->ops[i].kind == ECH_OP_ALLOC) {
-            EchId b = s->ops[i].target;
-            d->alloc[b] = n[b] == 0 ? i : ECH_NONE;
-            n[b] = 1;
-        }
 }
 
 static void find_optimizers(Shard *d)
@@ -367,7 +379,7 @@ static void note_way(Shard *d, uint32_t turn, EchId op)
             continue;
         if (d->is_bucket[to])
             note_feed(d, to, turn_at(d, turn)->unit);
-        else
+        else if (d->lasts[to])
             g_array_append_val(turn_at(d, turn)->targets, to);
     }
 }
@@ -447,7 +459,7 @@ static void find_turns(Shard *d)
     }
     for (guint k = 0; k < d->turns->len; k++) { /* weights are there before what its first op makes, and go after what a forward pass lets go when it ends */
         Turn *turn = turn_at(d, k);
-        while (turn->first > 0 && s->ops[turn->first - 1].kind == ECH_OP_ALLOC)
+        while (turn->first > 0 && s->ops[turn->first - 1].kind == ECH_OP_ALLOC && !d->lasts[s->ops[turn->first - 1].target])
             turn->first--;
         while (!turn->backward && turn->last + 1 < s->n && (s->ops[turn->last + 1].kind == ECH_OP_FREE || s->ops[turn->last + 1].kind == ECH_OP_MARK))
             turn->last++;
@@ -1146,13 +1158,14 @@ EchTrace *ech_shard_modules(const EchSurvey *survey, EchTrace *trace, const EchS
     memset(d.first_feed, 0xff, (s->n_buffers + 1) * sizeof *d.first_feed);
     d.alloc = g_new(EchId, s->n_buffers + 1);
     memset(d.alloc, 0xff, (s->n_buffers + 1) * sizeof *d.alloc);
-    bool **of_ops[] = {&d.adds, &d.syncs}, **of_buffers[] = {&d.is_state, &d.is_handed, &d.is_read, &d.is_gradient, &d.is_bucket, &d.is_left, &d.has_parts};
+    bool **of_ops[] = {&d.adds, &d.syncs},
+         **of_buffers[] = {&d.is_state, &d.is_handed, &d.is_read, &d.is_gradient, &d.is_bucket, &d.is_left, &d.lasts, &d.has_parts};
     for (size_t k = 0; k < G_N_ELEMENTS(of_ops); k++)
         *of_ops[k] = g_new0(bool, s->n + 1);
     for (size_t k = 0; k < G_N_ELEMENTS(of_buffers); k++)
         *of_buffers[k] = g_new0(bool, s->n_buffers + 1);
-    find_allocs(&d);
     find_parts(&d, modules ? modules : "");
+    find_allocs(&d);
     find_weights(&d);
     find_optimizers(&d);
     find_sums(&d, options);

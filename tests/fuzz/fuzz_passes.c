@@ -15,17 +15,19 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const char *const specs[] = {"unplan",
                                         "pad:align=1KiB",
                                         "pin",
+                                        "remat:modules=blocks.*",
+                                        "shard:over=3",
                                         "offload:idle=0,above=1",
                                         "prefetch:depth=2",
                                         "plan",
                                         "schedule:copies=2,memory=1MiB",
                                         "remat:above=1",
-                                        "shard:above=1,weights=false",
+                                        "shard:above=1,weights=false,over=5",
                                         "slice:above=1",
                                         "offload:what=arguments,above=1,overlap=true",
                                         "schedule",
                                         "plan",
-                                        "shard:above=1",
+                                        "shard:above=1,keep=true,over=2,modules=*",
                                         "serial"};
     for (size_t k = 0; k < G_N_ELEMENTS(specs); k++) {
         g_autoptr(GError) error = NULL;
@@ -35,7 +37,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         g_assert(!error);
         EchTrace *out = ech_passes_run_trace(passes, device, trace, diag, &error);
         g_assert((out != NULL) == (error == NULL));
-        g_assert(out || !g_error_matches(error, ECH_ERROR, ECH_ERROR_VERIFY));
+        if (g_error_matches(error, ECH_ERROR, ECH_ERROR_VERIFY))
+            g_error("%s: %s", specs[k], error->message);
         if (!out)
             continue;
         bool planned = out != trace && strcmp(specs[k], "plan") == 0 && g_strcmp0(ech_trace_get_property(out, "planned_anew"), "hbm") == 0;

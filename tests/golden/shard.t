@@ -25,7 +25,7 @@ $ for p in shard:weights=false shard:keep=true shard "remat:modules=module.block
   It takes 15.2 ms, bound by hbm port (29 % of the critical path).
   - shard: optimizer state (885 MiB) split over 8 devices, weight by weight, at most 250 MiB on one, which sends the weights that it brought up to date to all: 885 MiB
   It fits. hbm 3.07 GiB of 78.6 GiB (4 %), host 8 B of 2 TiB (0 %)
-  3.57 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.35 GiB, 512 MiB of it the process's context.
+  3.57 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.36 GiB, 512 MiB of it the process's context.
   It takes 11.7 ms, bound by hbm port (31 % of the critical path).
   - shard: weights and optimizer state (1.30 GiB), and gradients, in parts over 8 devices, 166 MiB and gradients on each, as fully_shard of module.blocks.* and of the model has them
   - shard: 885 MiB of weights are gathered and 885 MiB of gradients summed up, in the types that they have
@@ -68,10 +68,10 @@ $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --en
   - shard: left the trace as it is: it repeats no module that its operations tell, or none fits modules=
 $ echelon advise traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-sxm --step last --memory 3GiB | sed -n '/IT DOES/,/Do first/p;/make it fit/,/^$/p;/not be enough/,/^$/p'
   IT DOES NOT FIT. 4.45 GiB of hbm are needed, 3 GiB are there.
-  Do first: checkpoint each, all split (FSDP) (2.29 GiB, 15.7 ms a step): torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x) of module.blocks.*; and torch.distributed.fsdp.fully_shard(block) of each block, then of the model, before the optimizer is made, not DistributedDataParallel; DeepSpeed's ZeRO-3.
+  Do first: checkpoint each, all split (FSDP) (2.29 GiB, 14.7 ms a step): torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x) of module.blocks.*; and torch.distributed.fsdp.fully_shard(block) of each block, then of the model, before the optimizer is made, not DistributedDataParallel; DeepSpeed's ZeRO-3.
   What would make it fit
-   1  checkpoint each, all split (FSDP)    2.29 GiB       8 B  15.7 ms    x1.032
-   2  all split (FSDP, ZeRO-3)             2.88 GiB       8 B  27.6 ms    x1.812
+   1  checkpoint each, all split (FSDP)    2.29 GiB       8 B  14.7 ms    x0.964
+   2  all split (FSDP, ZeRO-3)             2.88 GiB       8 B  27.2 ms    x1.785
 
   What would not be enough
    4+ checkpoint each, optimizer on host   2.99 GiB  1.73 GiB        - in pieces
@@ -89,5 +89,5 @@ $ echelon advise traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB --step last | sed -n '/On several/,/^$/p'
   On several of this device
-   9  eight, all split (FSDP, ZeRO-3)      3.99 GiB         -  18.2 ms    x1.543
+   9  eight, all split (FSDP, ZeRO-3)      3.99 GiB         -  18.8 ms    x1.596
 
