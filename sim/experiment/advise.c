@@ -802,30 +802,6 @@ static bool is_training(const EchResult *result)
     return any || !known;
 }
 
-static gint compare_paths(gconstpointer a, gconstpointer b)
-{
-    return strcmp(*(char *const *)a, *(char *const *)b);
-}
-
-/* The modules that a PyTorch program repeats, of those the outermost: "layers.*" of "layers.*.mlp (MLP)"; of several towers all, as pass remat has them. NULL
- * where it repeats none. */
-static char *blocks_of(JsonObject *run)
-{
-    JsonNode *node = json_object_get_member(run, "askers");
-    JsonArray *askers = node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
-    g_autoptr(GPtrArray) found = g_ptr_array_new_with_free_func(g_free);
-    for (guint i = 0; askers && i < json_array_get_length(askers); i++) {
-        const char *name = ech_member_text(json_array_get_object_element(askers, i), "name"), *repeated = name ? strstr(name, ".*") : NULL;
-        bool is_made_of_others = repeated && repeated[2] == '.'; /* else it is a layer alone */
-        g_autofree char *path = is_made_of_others ? g_strndup(name, (size_t)(repeated + 2 - name)) : NULL;
-        if (path && !strchr(path, ' ') && !g_ptr_array_find_with_equal_func(found, path, g_str_equal, NULL))
-            g_ptr_array_add(found, g_steal_pointer(&path));
-    }
-    g_ptr_array_sort(found, compare_paths);
-    g_ptr_array_add(found, NULL);
-    return found->len > 1 ? g_strjoinv(ECH_MODULES_OR, (char **)found->pdata) : NULL;
-}
-
 static bool says(const EchTrace *trace, const char *part, const char *after)
 {
     bool found = false;
@@ -930,9 +906,9 @@ static char *undonated_of(const EchProgram *program, JsonArray *remarks)
 }
 
 /* What is said of the run as it is. @run: in as much memory as it wants; @here: in what there is. */
-static void tell_base(Advise *a, const EchProgram *program, JsonObject *run, JsonObject *here, const char *lines)
+static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *program, JsonObject *run, JsonObject *here, const char *lines)
 {
-    a->advice->blocks = blocks_of(run);
+    a->advice->blocks = ech_modules_repeated(trace);
     g_autoptr(GPtrArray) said = ech_explain_run(run);
     if (lines)
         g_ptr_array_add(said, g_strdup(lines));
@@ -1012,7 +988,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         advice->base.hbm = compiled ? planned : advice->base.hbm;
     }
     advice->live_fits = advice->base.hbm <= advice->available;
-    tell_base(a, result->program, json_node_get_object(roomy_node ? roomy_node : node), json_node_get_object(node), lines);
+    tell_base(a, result->trace, result->program, json_node_get_object(roomy_node ? roomy_node : node), json_node_get_object(node), lines);
     *ret = g_steal_pointer(&result);
     return true;
 }

@@ -56,20 +56,31 @@ static size_t find_number(const char *path, size_t *ret_digits)
     return 0;
 }
 
-static void note_path(GHashTable *found, const char *path)
+/* Of "stages.0.blocks.2.mlp" that blocks follow "stages.", or, with @inner, that those follow "stages.*.blocks.". */
+static void note_path(GHashTable *found, const char *path, bool inner)
 {
     size_t digits, n = find_number(path, &digits);
     if (n == 0)
         return;
-    g_autofree char *key = g_strndup(path, n);
-    Repeated *repeated = g_hash_table_lookup(found, key);
+    g_autoptr(GString) key = g_string_new_len(path, (gssize)n);
+    const char *rest = path + n;
+    if (inner) { /* the next number, with a dot before it */
+        const char *after = rest + digits;
+        g_string_append_c(key, '*');
+        n = find_number(after, &digits);
+        if (n == 0)
+            return;
+        g_string_append_len(key, after, (gssize)n);
+        rest = after + n;
+    }
+    Repeated *repeated = g_hash_table_lookup(found, key->str);
     if (!repeated) {
         repeated = g_new0(Repeated, 1);
-        repeated->first = g_strndup(path + n, digits);
-        g_hash_table_insert(found, g_steal_pointer(&key), repeated);
+        repeated->first = g_strndup(rest, digits);
+        g_hash_table_insert(found, g_strdup(key->str), repeated);
     }
-    repeated->is_repeated |= strlen(repeated->first) != digits || strncmp(repeated->first, path + n, digits) != 0;
-    repeated->is_made_of_others |= path[n + digits] == '.';
+    repeated->is_repeated |= strlen(repeated->first) != digits || strncmp(repeated->first, rest, digits) != 0;
+    repeated->is_made_of_others |= rest[digits] == '.';
 }
 
 static gint compare_paths(gconstpointer a, gconstpointer b)
@@ -77,14 +88,15 @@ static gint compare_paths(gconstpointer a, gconstpointer b)
     return strcmp(*(char *const *)a, *(char *const *)b);
 }
 
-char *ech_modules_repeated(const EchTrace *trace)
+/* Patterns, NULL-terminated, of what is repeated, or repeated in what is. */
+static GStrv repeated_in(const EchTrace *trace, bool inner)
 {
     g_autoptr(GHashTable) found = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, free_repeated);
-    g_autoptr(GPtrArray) patterns = g_ptr_array_new_with_free_func(g_free);
+    g_autoptr(GPtrArray) patterns = g_ptr_array_new();
     for (EchId i = 0; i < ech_trace_n_strings(trace); i++)
         for (const char *at = strstr(ech_trace_string(trace, i), before); at; at = strstr(at + 1, before)) {
             g_autofree char *path = g_strndup(at + strlen(before), strcspn(at + strlen(before), " \n"));
-            note_path(found, path);
+            note_path(found, path, inner);
         }
     GHashTableIter iter;
     gpointer key, value;
@@ -96,5 +108,32 @@ char *ech_modules_repeated(const EchTrace *trace)
     }
     g_ptr_array_sort(patterns, compare_paths);
     g_ptr_array_add(patterns, NULL);
-    return patterns->len > 1 ? g_strjoinv(ECH_MODULES_OR, (char **)patterns->pdata) : NULL;
+    return (GStrv)g_ptr_array_free(g_steal_pointer(&patterns), FALSE);
+}
+
+/* Kernels in modules that fit. */
+static size_t kernels_in(const EchTrace *trace, char *const *patterns)
+{
+    const EchSurvey s = {.t = trace, .ops = ech_trace_ops(trace)};
+    size_t n_strings = ech_trace_n_strings(trace), n = 0, at;
+    g_autofree uint8_t *fits = g_new0(uint8_t, n_strings + 1); /* per stack: 1 it does not, 2 it does */
+    for (EchId i = 0; i < ech_trace_n_ops(trace); i++) {
+        EchId stack = s.ops[i].stack;
+        if (s.ops[i].kind != ECH_OP_KERNEL || stack >= n_strings)
+            continue;
+        if (fits[stack] == 0)
+            fits[stack] = ech_modules_find(&s, i, patterns, &at) ? 2 : 1;
+        n += fits[stack] == 2;
+    }
+    return n;
+}
+
+/* Stages are made of blocks and little else, layers of experts and more. */
+#define MOSTLY 0.9
+
+char *ech_modules_repeated(const EchTrace *trace)
+{
+    g_auto(GStrv) outer = repeated_in(trace, false), inner = outer[0] ? repeated_in(trace, true) : g_new0(char *, 1);
+    bool in_stages = inner[0] && (double)kernels_in(trace, inner) >= MOSTLY * (double)kernels_in(trace, outer);
+    return outer[0] ? g_strjoinv(ECH_MODULES_OR, in_stages ? inner : outer) : NULL;
 }

@@ -208,7 +208,23 @@ static bool uses_only(const Shard *d, EchId buffer, Part part)
     return only;
 }
 
-static void find_optimizers(Shard *d)
+/* Whether nothing is done with @buffer but beside weights, outside of all modules: an average of them, say. */
+static bool follows_weights(const Shard *d, EchId buffer)
+{
+    const EchSurvey *s = d->s;
+    bool follows = d->users.first[buffer + 1] > d->users.first[buffer] && d->lasts[buffer];
+    for (uint32_t k = d->users.first[buffer]; k < d->users.first[buffer + 1] && follows; k++) {
+        const EchOp *o = &s->ops[d->users.op[k]];
+        bool beside = false;
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
+            beside |= d->owner[root_of_use(s, u)] != 0;
+        follows = beside && d->part[d->users.op[k]] == OF_ELSE;
+    }
+    return follows;
+}
+
+/* @copies: of weights, too. */
+static void find_optimizers(Shard *d, bool copies)
 {
     const EchSurvey *s = d->s;
     g_autofree bool *made = g_new0(bool, s->n_buffers + 1);
@@ -222,7 +238,7 @@ static void find_optimizers(Shard *d)
         const EchBuffer *buffer = &s->buffers[b];
         if (buffer->memory != s->hbm || buffer->alias_of != ECH_NONE || d->has_parts[b] || buffer->direct || buffer->bytes == 0 || d->owner[b] != 0)
             continue;
-        d->is_state[b] = buffer->role == ECH_ROLE_OPTIMIZER;
+        d->is_state[b] = buffer->role == ECH_ROLE_OPTIMIZER || (copies && follows_weights(d, b));
         d->is_handed[b] = !d->is_state[b] && d->alloc[b] != ECH_NONE && uses_only(d, b, OF_OPTIMIZER);
         d->is_gradient[b] = !d->is_state[b] && (d->is_read[b] ? made[b] : buffer->resident && buffer->role == ECH_ROLE_GRADIENT);
     }
@@ -1167,7 +1183,7 @@ EchTrace *ech_shard_modules(const EchSurvey *survey, EchTrace *trace, const EchS
     find_parts(&d, modules ? modules : "");
     find_allocs(&d);
     find_weights(&d);
-    find_optimizers(&d);
+    find_optimizers(&d, options->weights);
     find_sums(&d, options);
     const char *why = why_not(&d, options->weights);
     if (!why && options->weights) {
