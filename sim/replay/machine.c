@@ -351,9 +351,11 @@ static void end_op(EchMachine *m, uint32_t queue)
     }
     for (uint32_t k = price->first_part; k < price->first_part + price->n_parts; k++)
         m->amounts[m->prices->parts[k].resource] += m->prices->work[k];
-    for (uint32_t w = op->first_work; w < op->first_work + op->n_work; w++)
-        if (m->kind_unit[m->work[w].unit] != NOWHERE)
-            m->amounts[m->prices->n_resources + m->kind_unit[m->work[w].unit]] += (double)m->work[w].count;
+    for (uint32_t w = op->first_work; w < op->first_work + op->n_work; w++) {
+        uint32_t unit = m->kind_unit[price->on_lanes && m->work[w].unit == ECH_WORK_MATRIX ? ECH_WORK_VECTOR : m->work[w].unit];
+        if (unit != NOWHERE)
+            m->amounts[m->prices->n_resources + unit] += (double)m->work[w].count;
+    }
     emit_span(m, queue, resource);
     m->done[id] = q->ordinal + 1;
     m->last_end[id] = m->now;

@@ -621,7 +621,7 @@ static void spread_model(const Map *map, EchPrice *price, Row *row, const EchGpu
     price->fixed = launch > 0 ? MAX(launch, cost->launch) : 0; /* many kernels start many times */
     price->cached = cost->cached;
     take_cached(map, row, cost);
-    bool bound = bound_by_resources(cost, (double)rest, on_device);
+    bool bound = bound_by_resources(cost, (double)rest, on_device) || (price->on_lanes && cost->bound == ECH_GPU_BY_ISSUE && (double)rest <= LOOSE * on_device);
     if (!bound)
         price->minimum = rest;
     for (uint32_t i = 0; i < row->n_used; i++) {
@@ -692,6 +692,22 @@ static bool is_exact_f32(const Pricer *pricer, const Map *map, const EchOp *op, 
     return kernel.launch.operand_bytes == 4 && strcmp(kernel.dtype ? kernel.dtype : "f32", "f32") == 0 && (asked || kernel.name.arithmetic == ECH_GPU_FMA);
 }
 
+/* Its products are what the vector unit's lanes do, not the matrix unit. */
+static void move_to_lanes(const Pricer *pricer, const Map *map, Row *row, const EchOp *op)
+{
+    uint32_t from = map->kind_unit[ECH_WORK_MATRIX], to = map->kind_unit[ECH_WORK_VECTOR];
+    const EchUnit *lanes = to == NOWHERE ? NULL : &map->device->units[to];
+    uint64_t peak = lanes ? ech_unit_peak(lanes, ech_dtype_name(ECH_DTYPE_F32)) : 0;
+    if (from == NOWHERE || peak == 0 || from == to)
+        return;
+    row->amounts[map->unit[from]] = row->work[map->unit[from]] = 0;
+    for (uint32_t w = op->first_work; w < op->first_work + op->n_work; w++) {
+        const EchWork *work = &ech_trace_work(pricer->trace)[w];
+        if (work->unit == ECH_WORK_MATRIX)
+            row_add(row, map->unit[to], (double)work->count * ((double)best_peak(lanes) / (double)peak));
+    }
+}
+
 static void price_kernel(const Pricer *pricer, const Map *map, const Map *reference, Row *row, Row *scratch, const EchOp *op, EchPrice *price)
 {
     double roofline = kernel_roofline(pricer, map, row, op);
@@ -737,9 +753,12 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         source = ECH_PRICE_MODEL;
         price->kernel_bound = cost.bound;
         price->given = cost.given;
+        price->on_lanes = is_exact_f32(pricer, map, op, price);
+        if (price->on_lanes)
+            move_to_lanes(pricer, map, row, op);
         spread_model(map, price, row, &cost, launch);
         pricer->modelled[0] += (double)cost.time;
-        pricer->modelled[1] += is_exact_f32(pricer, map, op, price) ? (double)cost.time : 0;
+        pricer->modelled[1] += price->on_lanes ? (double)cost.time : 0;
     } else {
         price->fixed = launch;
         if (source == ECH_PRICE_UNKNOWN)

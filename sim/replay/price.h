@@ -54,6 +54,7 @@ typedef struct {
     uint8_t on_engine;            /**< 1: a copy's fixed time was measured of copies one after the other, so it does not pass ahead of its turn. */
     uint8_t kernel_class;         /**< ECH_PRICE_MODEL on a GPU: EchGpuClass of the kernel; else 0. */
     uint8_t kernel_bound;         /**< Likewise: EchGpuBound. */
+    uint8_t on_lanes;             /**< 1: the vector unit multiplies, as with 32-bit floats that tensor cores would round. */
     uint8_t loose;                /**< 1: it takes more than three times the device's roofline, so no resource is what bounds it. */
     uint32_t first_part, n_parts; /**< Of EchPrices.parts. */
     uint32_t bound;               /**< Resource that bounds it alone, or ECH_NONE (fixed or minimum time, @loose). */
