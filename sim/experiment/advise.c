@@ -98,12 +98,10 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
     "torch.distributed.fsdp.fully_shard(block, offload_policy=CPUOffloadPolicy()) of each block and the model, which takes the optimizer along (one GPU is "   \
     "a world of one), DeepSpeed's ZeRO-3 with offload_param"
 #define ZERO_OPTIMIZER "torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW); DeepSpeed's ZeRO-1"
-#define FULLY_SHARD                                                                                                                                            \
-    "torch.distributed.fsdp.fully_shard(block) of each block, then of the model, before the optimizer is made, not DistributedDataParallel; DeepSpeed's "      \
-    "ZeRO-3"
-#define FULLY_SHARD_ONCE                                                                                                                                       \
-    "torch.distributed.fsdp.fully_shard(block, reshard_after_forward=False) of each block, then of the model, before the optimizer is made, not "              \
-    "DistributedDataParallel; DeepSpeed's ZeRO-2"
+#define SHARDS "before the optimizer is made, not DistributedDataParallel; DeepSpeed's ZeRO-"
+#define MIXED " (with mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16) in place of autocast less than is told)"
+#define FULLY_SHARD "torch.distributed.fsdp.fully_shard(block) of each block, then of the model, " SHARDS "3" MIXED
+#define FULLY_SHARD_ONCE "torch.distributed.fsdp.fully_shard(block, reshard_after_forward=False) of each block, then of the model, " SHARDS "2" MIXED
 #define HOST_WEIGHTS "accelerate.cpu_offload(model, \"cuda\")"
 #define HOST_CACHE "a cache of transformers' with offloading=True, generate(cache_implementation=\"offloaded\")"
 
