@@ -63,7 +63,8 @@ static void find_parts(EchShardStep *d, const char *modules)
     g_array_append_val(d->units, root);
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *o = &s->ops[i];
-        if (o->stack >= n_strings || o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE || o->n_uses == 0)
+        bool beside = o->kind == ECH_OP_COPY && o->queue != s->core; /* what goes to the host and comes back, whenever that is */
+        if (o->stack >= n_strings || o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE || o->n_uses == 0 || beside)
             continue;
         if (parts[o->stack] == 0) {
             EchShardPart part = is_of_optimizer(s, i)                                             ? ECH_SHARD_OPTIMIZER
