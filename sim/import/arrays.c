@@ -10,8 +10,15 @@ typedef struct {
     guint row;      /* ...it got this row of arrays */
 } Place;
 
+/* An array, as long as that lies there. */
+typedef struct {
+    uint64_t address;
+    EchId buffer;
+} Asked;
+
 struct EchArrays {
     GTree *places;  /* Place by address */
+    GArray *asked;  /* Asked, in the order in which they were asked for, since what is new was filled last */
     GArray *arrays; /* EchArrayUse: of the op asked for last */
     GArray *found;  /* Place *, of each of its uses */
     GArray *before; /* EchAddressUse: what the op before was given, and what it did with it */
@@ -29,6 +36,7 @@ EchArrays *ech_arrays_new(void)
 {
     EchArrays *self = g_new0(EchArrays, 1);
     self->places = g_tree_new_full(compare, NULL, NULL, g_free);
+    self->asked = g_array_new(FALSE, FALSE, sizeof(Asked));
     self->arrays = g_array_new(FALSE, FALSE, sizeof(EchArrayUse));
     self->found = g_array_new(FALSE, FALSE, sizeof(Place *));
     self->before = g_array_new(FALSE, FALSE, sizeof(EchAddressUse));
@@ -40,6 +48,7 @@ void ech_arrays_free(EchArrays *self)
     if (!self)
         return;
     g_tree_unref(self->places);
+    g_array_unref(self->asked);
     g_array_unref(self->arrays);
     g_array_unref(self->found);
     g_array_unref(self->before);
@@ -69,6 +78,8 @@ void ech_arrays_alloc(EchArrays *self, EchId buffer, uint64_t address, EchBytes 
     Place *place = g_new(Place, 1);
     *place = (Place){.address = address, .end = end, .buffer = buffer};
     g_tree_insert(self->places, &place->address, place);
+    Asked asked = {address, buffer};
+    g_array_append_val(self->asked, asked);
 }
 
 void ech_arrays_release(EchArrays *self, uint64_t address)
@@ -163,6 +174,21 @@ const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses
             g_array_index(self->found, Place *, i)->used = true;
     *ret_n = self->arrays->len;
     return (const EchArrayUse *)(const void *)self->arrays->data;
+}
+
+void ech_arrays_fill_new(EchArrays *self, EchBytes bytes, GArray *uses)
+{
+    EchBytes left = bytes;
+    for (guint i = self->asked->len; i-- > 0 && left > 0;) {
+        const Asked *asked = &g_array_index(self->asked, Asked, i);
+        const Place *place = place_of(self, asked->address);
+        if (!place || place->buffer != asked->buffer || place->used)
+            continue;
+        EchAddressUse use = {place->address, MIN(place->end - place->address, left), ECH_ADDRESS_WRITE};
+        left -= use.bytes;
+        g_array_append_val(uses, use);
+    }
+    g_array_set_size(self->asked, 0);
 }
 
 /* One part in this many is left out where operations are counted: parameters of channels beside the images. An array that is short of that is whole. */

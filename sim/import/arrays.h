@@ -48,6 +48,9 @@ bool ech_arrays_find(const EchArrays *self, uint64_t address, EchId *ret_buffer)
 /** What @uses[@n] are of, each array once, in the order of its first use; borrowed until the next call. @ret_unknown: addresses where nothing lies;
  * @ret_inferred: directions that were not told. Both are added to. */
 const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses, size_t n, size_t *ret_n, uint64_t *ret_unknown, uint64_t *ret_inferred);
+/** Appends to @uses (EchAddressUse) that arrays which nothing has used yet are written, those asked for last first, as many as have @bytes together. Those
+ * that were not are not looked at again. */
+void ech_arrays_fill_new(EchArrays *self, EchBytes bytes, GArray *uses);
 /** Bytes that each of @arrays[@n] is read by, or written: theirs, but together no more than @bytes, unless what they are more by is as little as scales,
  * biases and statistics, which a library's call is counted without. Returns what is left of @bytes. */
 EchBytes ech_arrays_share(const EchArrayUse *arrays, size_t n, bool writes, EchBytes bytes, EchBytes *ret_each);

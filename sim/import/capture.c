@@ -58,6 +58,7 @@ struct EchCapture {
     uint64_t n_over_link, n_left_out;         /* Kernels that use the host's memory; those of which it is not known how much of it. */
     GHashTable *queue_index;                  /* "kind device name" -> index + 1 */
     GHashTable *live;                         /* key -> buffer + 1 */
+    GArray *filled;                           /* EchAddressUse: of a kernel that fills what is new */
     GHashTable *parts;                        /* of managed memory: buffer, offset, bytes -> its view + 1 */
     GArray *running;                          /* Running */
     GHashTable *ended;                        /* device + 1 -> op + 1 that ended last; unrecorded: that was issued last */
@@ -126,6 +127,7 @@ EchCapture *ech_capture_new(EchImport *import, const char *format)
     capture->memories = g_array_new(FALSE, FALSE, sizeof(Memory));
     capture->uses = g_array_new(FALSE, FALSE, sizeof(EchAddressUse));
     capture->arrays = ech_arrays_new();
+    capture->filled = g_array_new(FALSE, FALSE, sizeof(EchAddressUse));
     capture->host = ECH_NONE;
     capture->queue_index = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     capture->live = g_hash_table_new_full(live_hash, live_equal, g_free, NULL);
@@ -150,6 +152,7 @@ void ech_capture_free(EchCapture *capture)
     g_hash_table_unref(capture->queue_index);
     g_hash_table_unref(capture->live);
     g_hash_table_unref(capture->parts);
+    g_array_unref(capture->filled);
     g_array_unref(capture->running);
     g_hash_table_unref(capture->ended);
     g_array_unref(capture->calls);
@@ -633,11 +636,19 @@ static void hold_up(EchCapture *capture, uint32_t host, EchId op)
     }
 }
 
-/* Which arrays an item uses; borrowed until the next one is asked for. */
-static const EchArrayUse *arrays_of(EchCapture *capture, const EchItem *item, size_t *ret_n)
+/* Which arrays an item uses, and does @work with; borrowed until the next one is asked for. */
+static const EchArrayUse *arrays_of(EchCapture *capture, const EchItem *item, const EchItemWork *work, size_t *ret_n)
 {
     if (item->kind == ECH_ITEM_KERNEL && !item->told)
         capture->n_untold++;
+    if (item->beyond && work) {
+        g_array_set_size(capture->filled, 0);
+        if (item->n_uses > 0)
+            g_array_append_vals(capture->filled, &g_array_index(capture->uses, EchAddressUse, item->first_use), item->n_uses);
+        ech_arrays_fill_new(capture->arrays, work->write, capture->filled);
+        return ech_arrays_resolve(capture->arrays, (const EchAddressUse *)(const void *)capture->filled->data, capture->filled->len, ret_n, &capture->n_unknown,
+                                  &capture->n_inferred);
+    }
     return ech_arrays_resolve(capture->arrays, item->n_uses ? &g_array_index(capture->uses, EchAddressUse, item->first_use) : NULL, item->n_uses, ret_n,
                               &capture->n_unknown, &capture->n_inferred);
 }
@@ -756,7 +767,7 @@ static void kernel(EchCapture *capture, const EchItem *item)
     }
     size_t n;
     uint64_t unknown = capture->n_unknown;
-    const EchArrayUse *arrays = arrays_of(capture, item, &n);
+    const EchArrayUse *arrays = arrays_of(capture, item, &work, &n);
     if (item->told && capture->n_unknown == unknown)
         cut_to_arrays(capture, arrays, n, &work, &op.launch);
     op.launch = launch_of(capture, item, op.launch);
@@ -833,7 +844,7 @@ static void copy(EchCapture *capture, const EchItem *item)
     uint32_t to = memory_index(capture, (EchTier)item->to,
                                item->to == ECH_TIER_DEVICE && item->from == ECH_TIER_DEVICE && item->other != ECH_NONE ? item->other : device);
     size_t n;
-    const EchArrayUse *arrays = arrays_of(capture, item, &n);
+    const EchArrayUse *arrays = arrays_of(capture, item, NULL, &n);
     from = memory_of_ends(capture, item, arrays, n, false, from);
     to = memory_of_ends(capture, item, arrays, n, true, to);
     EchOp op = op_of(capture, item, ECH_OP_COPY, queue_id(capture, item->queue));
@@ -876,7 +887,7 @@ static void collective(EchCapture *capture, const EchItem *item)
     }
     EchId id = ech_trace_builder_op(capture->builder, op);
     size_t n;
-    const EchArrayUse *arrays = arrays_of(capture, item, &n);
+    const EchArrayUse *arrays = arrays_of(capture, item, NULL, &n);
     for (size_t i = 0; i < n; i++)
         for (int writes = 0; writes < 2; writes++)
             if (writes ? arrays[i].writes : arrays[i].reads)

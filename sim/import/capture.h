@@ -61,6 +61,7 @@ typedef struct {
     uint32_t operators; /**< KERNEL, MEMSET, COPY, COLLECTIVE: which a framework's host began since it asked before. */
     uint32_t first_use, n_uses; /**< KERNEL, MEMSET, COPY, COLLECTIVE: of ech_capture_use. */
     bool told;                  /**< Which arrays it uses is known, all or none. */
+    bool beyond;                /**< KERNEL: what it reads and writes lies where no address of its own tells: it fills what is new. */
     bool together;              /**< KERNEL, MEMSET, COPY: the host asked for it with the one before, by one launch of a graph. */
     bool direct;                /**< ALLOC, FREE: a library's own, beside the allocator that a merged snapshot tells of. */
     bool prefetch;              /**< COPY: managed memory that is asked to move. */

@@ -1123,6 +1123,7 @@ static bool add_arguments(Reader *r, GError **error)
                                                                    : ech_arguments_access(arguments, parameter, addresses, r->addresses->len, k)});
     }
     ech_capture_item(r->capture, r->worked)->told = !arguments->beyond;
+    ech_capture_item(r->capture, r->worked)->beyond = arguments->beyond;
     return true;
 }
 

@@ -154,6 +154,8 @@ typedef struct {
     GArray *arrays;      /**< EchRematArray */
     uint32_t *array_of;  /**< Per buffer, sources too; UINT32_MAX: none. */
     EchId *slice_of;     /**< Per buffer that is a copy of an iteration's slice of a stack: the stack; ECH_NONE. */
+    bool *is_gathered;   /**< Per buffer: what fully_shard (FSDP) gathered a weight in, of a unit of modules, once; */
+    EchId *gathered;     /**< and what it gathered the same in the next time, or ECH_NONE. */
     bool *wanted;        /**< Per buffer, by the plan: what runs again reads it where it is. */
     EchId fullest;       /**< The op before which the device holds most, as the trace is. */
     /** Arrays that are there then and cannot be made again, by reason. */
@@ -270,6 +272,10 @@ EchTime ech_remat_measure(EchRemat *remat);
  * needed. */
 void ech_remat_place_on_chip(EchRemat *remat, EchId memory, EchBytes capacity);
 
+/** Finds what fully_shard gathers again and again. */
+void ech_remat_find_gathered(EchRemat *remat);
+/** Of what it gathered in @buffer, what is there at op @site; ECH_NONE. */
+EchId ech_remat_gathered_at(const EchRemat *remat, EchId buffer, EchId site);
 /** Chooses all that a forward pass makes within modules whose path fits one of @modules, but their results. False where no module fits. */
 bool ech_remat_choose_modules(EchRemat *remat, const char *modules);
 /** The trace, owned, in which what such modules are given stays until their backward pass is over, as torch.utils.checkpoint keeps it; and what their matrix

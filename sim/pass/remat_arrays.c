@@ -331,16 +331,19 @@ void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const EchRematAske
     remat->first_within = g_new(EchId, survey->n_buffers + 1);
     remat->last_within = g_new(EchId, survey->n_buffers + 1);
     remat->slice_of = g_new(EchId, survey->n_buffers + 1);
+    remat->gathered = g_new(EchId, survey->n_buffers + 1);
+    remat->is_gathered = g_new0(bool, survey->n_buffers + 1);
     remat->wanted = g_new0(bool, survey->n_buffers + 1);
     for (size_t b = 0; b <= survey->n_buffers; b++) {
         remat->array_of[b] = remat->longer_of[b] = UINT32_MAX;
-        remat->alloc[b] = remat->free[b] = remat->first_within[b] = remat->slice_of[b] = ECH_NONE;
+        remat->alloc[b] = remat->free[b] = remat->first_within[b] = remat->slice_of[b] = remat->gathered[b] = ECH_NONE;
         remat->last_within[b] = 0;
     }
     for (EchId i = 1; i <= survey->n; i++)
         remat->fullest = survey->live[i] > survey->live[remat->fullest] ? i : remat->fullest;
     ech_users_init(&remat->users, survey, true, false);
     ech_users_init(&remat->writers, survey, true, true);
+    ech_remat_find_gathered(remat);
     find_arrays(remat);
     find_copies(remat);
 }
@@ -363,6 +366,8 @@ void ech_remat_clear(EchRemat *remat)
     g_clear_pointer(&remat->array_of, g_free);
     g_clear_pointer(&remat->longer_of, g_free);
     g_clear_pointer(&remat->slice_of, g_free);
+    g_clear_pointer(&remat->gathered, g_free);
+    g_clear_pointer(&remat->is_gathered, g_free);
     g_clear_pointer(&remat->wanted, g_free);
     g_clear_pointer(&remat->alloc, g_free);
     g_clear_pointer(&remat->free, g_free);

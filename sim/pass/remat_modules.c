@@ -5,6 +5,7 @@
 #include "sim/base/compare.h"
 #include "sim/base/hash.h"
 
+#include <limits.h>
 #include <string.h>
 
 /* Whether a forward pass uses @a outside of the module that made it, whose line is @module[@n]. */
@@ -24,6 +25,44 @@ static bool is_result(const EchRemat *r, const EchRematArray *a, const char *mod
     return false;
 }
 
+/* Gathered again is what was gathered, for a backward pass, and for the next step: so many times at most it is looked for. */
+#define GATHERED_SOON 4
+
+void ech_remat_find_gathered(EchRemat *remat)
+{
+    static const char copy_out[] = "FSDP::all_gather_copy_out";
+    const EchSurvey *s = remat->s;
+    g_autoptr(GHashTable) last = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL); /* "(blocks.2)", which of its weights, bytes: 1 + buffer */
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        const char *line = o->kind == ECH_OP_KERNEL ? strstr(ech_trace_string(s->t, o->stack), copy_out) : NULL;
+        for (uint32_t u = o->first_use; line && u < o->first_use + o->n_uses; u++) {
+            EchId buffer = s->uses[u].buffer;
+            if (s->uses[u].access != ECH_WRITE || s->buffers[buffer].memory != s->hbm || s->buffers[buffer].resident || remat->is_gathered[buffer])
+                continue;
+            g_autofree char *key =
+                g_strdup_printf("%.*s %u %" G_GUINT64_FORMAT, (int)MIN(strcspn(line, "\n"), (size_t)INT_MAX), line, u - o->first_use, s->buffers[buffer].bytes);
+            EchId before = GPOINTER_TO_UINT(g_hash_table_lookup(last, key));
+            if (before > 0)
+                remat->gathered[before - 1] = buffer;
+            remat->is_gathered[buffer] = true;
+            g_hash_table_replace(last, g_steal_pointer(&key), GUINT_TO_POINTER(buffer + 1));
+        }
+    }
+}
+
+EchId ech_remat_gathered_at(const EchRemat *remat, EchId buffer, EchId site)
+{
+    EchId found = ECH_NONE, now = buffer;
+    for (unsigned k = 0; k < GATHERED_SOON && now != ECH_NONE && remat->is_gathered[now] && found == ECH_NONE; k++, now = remat->gathered[now]) {
+        bool there = remat->alloc[now] != ECH_NONE && remat->alloc[now] < site && (remat->free[now] == ECH_NONE || remat->free[now] >= site);
+        for (uint32_t w = remat->writers.first[now]; w < remat->writers.first[now + 1]; w++)
+            there &= remat->writers.op[w] < site;
+        found = there ? now : ECH_NONE;
+    }
+    return found;
+}
+
 /* Whether a forward pass makes @buffer of a weight, in another type, as autocast does. */
 static bool is_cast_weight(const EchRemat *r, EchId buffer)
 {
@@ -34,7 +73,7 @@ static bool is_cast_weight(const EchRemat *r, EchId buffer)
         return false;
     for (uint32_t u = s->ops[op].first_use; u < s->ops[op].first_use + 2; u++) {
         EchId root = ech_survey_root(s, s->uses[u].buffer);
-        reads |= s->uses[u].access == ECH_READ && s->buffers[root].role == ECH_ROLE_PARAMETER;
+        reads |= s->uses[u].access == ECH_READ && (s->buffers[root].role == ECH_ROLE_PARAMETER || r->is_gathered[root]);
         writes |= s->uses[u].access == ECH_WRITE && root == buffer;
     }
     return reads && writes && strstr(ech_trace_string(s->t, s->ops[op].stack), "aten::_to_copy") && !ech_modules_is_backward(s, op);
@@ -77,7 +116,8 @@ bool ech_remat_choose_modules(EchRemat *remat, const char *modules)
         size_t n = 0;
         const char *module = ech_modules_find(r->s, a->maker, patterns, &n);
         any |= module != NULL;
-        a->chosen = module && !ech_modules_is_backward(r->s, a->maker) && ech_modules_is_backward(r->s, a->back) && !is_result(r, a, module, n);
+        a->chosen = module && !r->is_gathered[a->buffer] && !ech_modules_is_backward(r->s, a->maker) && ech_modules_is_backward(r->s, a->back) &&
+                    !is_result(r, a, module, n);
     }
     keep_casts(r);
     if (ech_remat_plan(r) == ECH_REMAT_OK)

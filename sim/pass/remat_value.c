@@ -619,6 +619,11 @@ static EchRematReason resolve(EchRemat *r, Place at, EchId buffer, EchBytes byte
         add_input(inputs, ECH_REMAT_DIRECT, buffer, bytes);
         return ECH_REMAT_OK;
     }
+    EchId gathered = ech_remat_gathered_at(r, buffer, at.site);
+    if (gathered != ECH_NONE) {
+        add_input(inputs, ECH_REMAT_DIRECT, gathered, bytes);
+        return ECH_REMAT_OK;
+    }
     if (r->writers.first[buffer + 1] == r->writers.first[buffer] && r->alloc[buffer] != ECH_NONE) /* nobody ever puts anything into it: a place for results */
         return ECH_REMAT_OK;
     bool copied, written;

@@ -22,6 +22,7 @@ typedef struct {
     const EchShardStep *d;
     EchEdit e;
     bool keep;
+    bool is_backward;            /* what is written now */
     bool whole;                  /* Weights and gradients stay so. */
     bool *is_updated;            /* per buffer: in updated */
     GArray *updated;             /* EchId: weights that each device has brought some of up to date, to be sent to all */
@@ -52,8 +53,15 @@ static EchId text(Writer *w, const char *words)
 static EchId stack_of(Writer *w, uint32_t unit, const char *what)
 {
     const EchShardUnit *u = ech_shard_unit(w->d, unit);
-    g_autofree char *stack = u->line ? g_strdup_printf("%s\n%.*s", what, (int)u->n, u->line) : g_strdup(what);
-    return text(w, stack);
+    g_autoptr(GString) stack = g_string_new(what);
+    const char *path = u->line ? u->line + strlen("nn.Module: ") : NULL; /* "blocks.2 (Block)" */
+    if (path)
+        g_string_append_printf(stack, " (%.*s)", (int)strcspn(path, " \n"), path);
+    if (w->is_backward)
+        g_string_append(stack, "\nautograd::engine::evaluate_function: fully_shard");
+    if (path)
+        g_string_append_printf(stack, "\n%.*s", (int)u->n, u->line);
+    return ech_trace_builder_string(w->e.builder, stack->str, (gssize)stack->len);
 }
 
 static EchId make_buffer(Writer *w, const char *name, EchRole role, EchId queue, EchBytes bytes)
@@ -284,6 +292,7 @@ static void forget(Writer *w, uint32_t unit)
 
 static void begin(Writer *w, const EchShardTurn *turn)
 {
+    w->is_backward = turn->backward;
     if (!turn->backward && turn->unit == ECH_SHARD_ROOT) {
         for (guint k = 0; w->seen != ECH_NONE && k < w->d->feeds->len; k++)
             forget(w, g_array_index(w->d->feeds, EchShardFeed, k).unit);
@@ -302,6 +311,7 @@ static void begin(Writer *w, const EchShardTurn *turn)
 
 static void end(Writer *w, const EchShardTurn *turn)
 {
+    w->is_backward = turn->backward;
     if (!turn->backward && turn->unit == ECH_SHARD_ROOT)
         let_go_out(w);
     if (!turn->backward && turn->unit != ECH_SHARD_ROOT) {
