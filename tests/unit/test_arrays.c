@@ -85,6 +85,31 @@ START_TEST(the_hosts_arrays_are_read)
 }
 END_TEST
 
+/* What has no use yet is written, what was asked for last first, as far as that goes; and what is older never is. */
+START_TEST(what_is_new_is_filled)
+{
+    g_autoptr(EchArrays) arrays = made(6);
+    g_autoptr(GArray) uses = g_array_new(FALSE, FALSE, sizeof(EchAddressUse));
+    expect(arrays, 1, "w");
+    ech_arrays_release(arrays, any(5).address);
+    ech_arrays_fill_new(arrays, 64 + 32, uses);
+    ck_assert_uint_eq(uses->len, 2);
+    for (guint i = 0; i < 2; i++) {
+        const EchAddressUse *use = &g_array_index(uses, EchAddressUse, i);
+        ck_assert(use->address == any(4 - i).address && use->bytes == (i == 0 ? 64 : 32) && use->access == ECH_ADDRESS_WRITE);
+    }
+    size_t n;
+    uint64_t unknown = 0, inferred = 0;
+    (void)ech_arrays_resolve(arrays, (const EchAddressUse *)(const void *)uses->data, uses->len, &n, &unknown, &inferred);
+    g_array_set_size(uses, 0);
+    ech_arrays_fill_new(arrays, 1000, uses);
+    ck_assert_uint_eq(uses->len, 0);
+    ech_arrays_alloc(arrays, 6, any(0).address, 64); /* another in the place of the first */
+    ech_arrays_fill_new(arrays, 1000, uses);
+    ck_assert(uses->len == 1 && g_array_index(uses, EchAddressUse, 0).address == any(0).address);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("arrays");
@@ -92,6 +117,7 @@ int main(void)
     tcase_add_test(tcase, kernels_that_share_their_parameters_write_the_same_arrays);
     tcase_add_test(tcase, a_kernel_of_used_arrays_alone_updates_any);
     tcase_add_test(tcase, the_hosts_arrays_are_read);
+    tcase_add_test(tcase, what_is_new_is_filled);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

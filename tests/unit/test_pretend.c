@@ -1125,6 +1125,35 @@ START_TEST(sizes_of_sparse_matrices)
 }
 END_TEST
 
+/* FSDP's copy of what it gathered to where its weights lie, by addresses that lie in an array of their own: it fills what is new, all of it, and what moves is
+ * what the operator says. */
+START_TEST(copies_to_places_of_their_own)
+{
+    g_autoptr(EchImport) import =
+        must_read(HEAD "name 1 \"aten::split_with_sizes_copy, sizes = [[8, 1024], [], [], [8, 768], [8, 256]]\"\n"
+                       "name 2 \"at::native::detail::split_with_sizes_copy_out_contiguous_no_cast_kernel(char**, char**, long*, long*, long*, long, long)\"\n"
+                       "name 3 \"aten::add, sizes = [[8, 768], [8, 768]]\"\n"
+                       "name 4 \"" ADD "\"\n"
+                       "alloc 1 0 0 4096 4096 3 0\n" /* older, and never used */
+                       "alloc 2 0 0 65536 24576 3 0\nalloc 3 0 0 131072 8192 3 0\nalloc 4 0 0 196608 512 3 0\nalloc 5 0 0 262144 24576 3 0\n"
+                       "set 6 0 0 512\nuses 2 196608 512\n"
+                       "set 7 0 0 24576\nuses 2 262144 24576\n"
+                       "push 20 9 1\nkernel 21 0 0 2 64 1 1 128 1 1 0\nargs 0 196608 1 196632\npop 22 9\n"
+                       "push 30 9 3\nkernel 31 0 0 4 48 1 1 128 1 1 0\nargs 2 262144 2 65536 2 65536\npop 32 9\nend\n");
+    const EchTrace *t = import->trace;
+    const EchOp *op = nth(t, ECH_OP_KERNEL, 2);
+    ck_assert(uses(t, op, 65536, false, true) && uses(t, op, 131072, false, true));
+    ck_assert_uint_eq(use_of(t, op, 65536, ECH_WRITE)->bytes, 24576);
+    ck_assert_uint_eq(use_of(t, op, 131072, ECH_WRITE)->bytes, 8192);
+    EchBytes read = 0;
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
+        read += ech_trace_uses(t)[u].access == ECH_READ ? ech_trace_uses(t)[u].bytes : 0;
+    ck_assert_uint_eq(read, 32768);
+    op = nth(t, ECH_OP_KERNEL, 3); /* what was filled is read */
+    ck_assert(uses(t, op, 65536, true, false) && uses(t, op, 262144, false, true));
+}
+END_TEST
+
 START_TEST(arrays_that_kernels_use)
 {
     g_autoptr(EchImport) import = must_read(
@@ -1444,6 +1473,7 @@ int main(void)
     tcase_add_test(cases, generated_kernels_by_what_they_go_over);
     tcase_add_test(cases, operators);
     tcase_add_test(cases, sizes_of_sparse_matrices);
+    tcase_add_test(cases, copies_to_places_of_their_own);
     tcase_add_test(cases, arrays_that_kernels_use);
     tcase_add_loop_test(cases, kernels_that_use_the_hosts_memory, 0, G_N_ELEMENTS(pinned));
     tcase_add_test(cases, arrays_that_tensorflow_uses);

@@ -453,6 +453,107 @@ START_TEST(products_of_modules)
 }
 END_TEST
 
+/* Under autocast what it casts of weights stays until it ends, by when what is cast of biases goes, though checkpoint() would not keep it: it is made again all
+ * the same. */
+START_TEST(autocast_of_modules)
+{
+    const EchBytes half = GB / 2, small = 1 << 20;
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weight = ech_test_buffer(b, "weight", GB, ECH_ROLE_PARAMETER, true), cast = ech_test_buffer(b, "cast", half, ECH_ROLE_ACTIVATION, false),
+          y = ech_test_buffer(b, "y", half, ECH_ROLE_TEMPORARY, false), large = ech_test_buffer(b, "large", 6 * half, ECH_ROLE_TEMPORARY, false),
+          later = ech_test_buffer(b, "later", 6 * half, ECH_ROLE_TEMPORARY, false), gradient = ech_test_buffer(b, "gradient", half, ECH_ROLE_TEMPORARY, false),
+          bias[2], cast_bias[2];
+    static const char layer[] = "nn.Module: layers.0 Block\nmain", casts[] = "aten::_to_copy\nnn.Module: layers.0 Block\nmain",
+                      back[] = "autograd::engine::evaluate_function: MulBackward0\nnn.Module: layers.0 Block\nmain";
+    for (int k = 0; k < 2; k++) {
+        bias[k] = ech_test_buffer(b, "bias", small, ECH_ROLE_PARAMETER, true);
+        cast_bias[k] = ech_test_buffer(b, "cast", small, ECH_ROLE_TEMPORARY, false);
+    }
+    (void)ech_test_put(b, ECH_OP_ALLOC, cast);
+    run_in(b, casts, 50 * ms, weight, cast, half);
+    for (int k = 0; k < 2; k++) {
+        (void)ech_test_put(b, ECH_OP_ALLOC, cast_bias[k]);
+        run_in(b, casts, 0, bias[k], cast_bias[k], small);
+    }
+    (void)ech_test_put(b, ECH_OP_ALLOC, y);
+    run_in(b, layer, 100 * ms, cast, y, half);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large); /* still under autocast */
+    run_in(b, "loss\nmain", 50 * ms, y, large, half);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    (void)ech_test_put(b, ECH_OP_FREE, cast_bias[0]);
+    (void)ech_test_put(b, ECH_OP_FREE, cast_bias[1]);
+    (void)ech_test_put(b, ECH_OP_ALLOC, later);
+    run_in(b, "loss\nmain", 50 * ms, y, later, half);
+    (void)ech_test_put(b, ECH_OP_FREE, later);
+    (void)ech_test_put(b, ECH_OP_FREE, y);
+    (void)ech_test_put(b, ECH_OP_ALLOC, gradient);
+    run_in(b, back, 50 * ms, cast, gradient, half);
+    (void)ech_test_put(b, ECH_OP_FREE, cast);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchRun) before = ech_test_replay(in, device);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"remat:modules=layers.*", NULL});
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_msg(llabs(run->makespan - before->makespan - 50 * ms) <= 10, "%" G_GINT64_FORMAT, run->makespan - before->makespan);
+    /* weight and biases, the cast weight and biases, y and large, as without; it is gone by later. */
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), ech_test_peak(before, "hbm"));
+    const EchMemoryRun *memory = ech_report_memory(run, "hbm");
+    ck_assert_int_lt(memory->peak_at, 250 * ms);
+}
+END_TEST
+
+/* What runs again in a backward pass reads the weights that fully_shard has gathered for that: not those that it let go, and none stays for it. */
+START_TEST(gathered_for_modules)
+{
+    const EchBytes half = GB / 2;
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId shard = ech_test_buffer(b, "shard", half, ECH_ROLE_PARAMETER, true), x = ech_test_buffer(b, "x", half, ECH_ROLE_TEMPORARY, true), whole[2],
+          made = ech_test_buffer(b, "made", 4 * half, ECH_ROLE_ACTIVATION, false), y = ech_test_buffer(b, "y", half, ECH_ROLE_TEMPORARY, false),
+          large = ech_test_buffer(b, "large", 6 * half, ECH_ROLE_TEMPORARY, false), gradient = ech_test_buffer(b, "gradient", half, ECH_ROLE_TEMPORARY, false);
+    static const char layer[] = "nn.Module: layers.0 Block\nmain", gathers[] = "FSDP::all_gather_copy_out (layers.0)\nnn.Module: layers.0 Block\nmain",
+                      back[] = "autograd::engine::evaluate_function: MulBackward0\nnn.Module: layers.0 Block\nmain",
+                      again[] = "FSDP::all_gather_copy_out (layers.0)\nautograd::engine::evaluate_function: MulBackward0\nnn.Module: layers.0 Block\nmain";
+    for (int k = 0; k < 2; k++)
+        whole[k] = ech_test_buffer(b, k ? "whole again" : "whole", half, ECH_ROLE_TEMPORARY, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, whole[0]);
+    run_in(b, gathers, 0, shard, whole[0], half);
+    (void)ech_test_put(b, ECH_OP_ALLOC, made);
+    run_in(b, layer, 100 * ms, x, made, half);
+    ech_trace_builder_use(b, whole[0], ECH_READ, half, ECH_PATTERN_STREAM, ECH_KNOWN);
+    (void)ech_test_put(b, ECH_OP_ALLOC, y);
+    run_in(b, layer, 50 * ms, made, y, half);
+    (void)ech_test_put(b, ECH_OP_FREE, whole[0]);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    run_in(b, "loss\nmain", 50 * ms, y, large, half);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    (void)ech_test_put(b, ECH_OP_FREE, y);
+    (void)ech_test_put(b, ECH_OP_ALLOC, whole[1]);
+    run_in(b, again, 0, shard, whole[1], half);
+    (void)ech_test_put(b, ECH_OP_ALLOC, gradient);
+    run_in(b, back, 50 * ms, made, gradient, half);
+    (void)ech_test_put(b, ECH_OP_FREE, made);
+    (void)ech_test_put(b, ECH_OP_FREE, whole[1]);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchRun) before = ech_test_replay(in, device);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), 13 * half); /* the shard, x, what was made, y and large */
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"remat:modules=layers.*", NULL});
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), 9 * half);
+    size_t reads[2] = {0, 0};
+    for (size_t i = 0; i < ech_trace_n_ops(out); i++)
+        for (uint32_t u = 0; u < ech_trace_ops(out)[i].n_uses; u++) {
+            const EchUse *use = &ech_trace_uses(out)[ech_trace_ops(out)[i].first_use + u];
+            for (int k = 0; k < 2; k++)
+                reads[k] += use->access == ECH_READ && use->buffer == whole[k];
+        }
+    ck_assert_uint_eq(reads[0], 1);
+    ck_assert_uint_eq(reads[1], 1);
+}
+END_TEST
+
 /* What autograd saves of a module and its backward pass does not read goes when the module has used it, and does not come back; what another module, or the
  * backward pass, reads as well, stays. */
 START_TEST(saved_for_nothing)
@@ -1420,6 +1521,8 @@ int main(void)
     tcase_add_loop_test(tcase, halves, 0, 2);
     tcase_add_test(tcase, modules_of_pytorch);
     tcase_add_test(tcase, products_of_modules);
+    tcase_add_test(tcase, autocast_of_modules);
+    tcase_add_test(tcase, gathered_for_modules);
     tcase_add_loop_test(tcase, saved_for_nothing, 0, 2);
     tcase_add_loop_test(tcase, stays_longer, 0, 2);
     tcase_add_loop_test(tcase, fewer_bytes, 0, G_N_ELEMENTS(estimated));
