@@ -467,6 +467,14 @@ static void keep_weights(EchShardStep *d)
         d->syncs[i] = false;
 }
 
+static bool is_compiled(const EchSurvey *s)
+{
+    bool is = false;
+    for (EchId i = 0; i < ech_trace_n_strings(s->t) && !is; i++)
+        is = strstr(ech_trace_string(s->t, i), "Torch-Compiled Region") != NULL;
+    return is;
+}
+
 static bool is_split_already(const EchShardStep *d)
 {
     const EchSurvey *s = d->s;
@@ -493,7 +501,8 @@ static const char *why_not(const EchShardStep *d, bool weights)
            : d->over < 2                   ? "its gradients are not summed over devices; over=8 says of how many it is one"
            : !weights && !state            ? "its optimizer keeps no state"
            : weights && !gradients         ? "it does not say which gradients its optimizer reads"
-           : weights && d->units->len <= 1 ? "it repeats no module that its operations tell, or none fits modules="
+           : weights && d->units->len <= 1 ? (is_compiled(d->s) ? "what torch.compile compiles does not tell its modules: captured without that it does"
+                                                                : "it repeats no module that its operations tell, or none fits modules=")
                                            : NULL;
 }
 
