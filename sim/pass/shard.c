@@ -1,7 +1,7 @@
 /* shard: optimizer state that every device of a group holds whole is split over them, a part on each, and the weights that it updates, too (ZeRO-1; XLA's and
  * JAX's sharded weight update): a step begins with gathering weights, in the type that products read them in; gradients are summed up so that each device has
  * its part of the sum; by its part of the state it updates its part of the weights. What devices hold alike is known where a program updates it by sums over
- * them (EchBuffer.replicas). */
+ * them (EchBuffer.replicas). What PyTorch runs tells its modules and its optimizer, and is split by those (shard_modules.c). */
 #include "sim/pass/pass.h"
 #include "sim/pass/shard.h"
 

@@ -399,8 +399,10 @@ static void put(Writer *w, EchId op, GArray *stand)
         o.launch = was->launch == ECH_NONE ? ECH_NONE : ech_edit_launch(&w->e, was->launch, parts);
         o.bytes = o.kind == ECH_OP_COPY ? part_of(d, o.bytes) : o.bytes;
     }
-    if (o.kind == ECH_OP_ALLOC || o.kind == ECH_OP_FREE)
-        o.bytes = ech_trace_builder_peek_buffer(w->e.builder, o.target)->bytes;
+    bool memory = o.kind == ECH_OP_ALLOC || o.kind == ECH_OP_FREE;
+    EchBytes now = memory ? ech_trace_builder_peek_buffer(w->e.builder, o.target)->bytes : 0;
+    if (memory && now != s->buffers[o.target].bytes)
+        o.bytes = now;
     w->e.map[op] = ech_trace_builder_op(w->e.builder, o);
     for (uint32_t u = was->first_use; u < was->first_use + was->n_uses; u++) {
         const EchUse *use = &s->uses[u];
