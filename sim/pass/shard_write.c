@@ -528,12 +528,18 @@ static EchId queue_of_allocator(const EchSurvey *s)
     return s->core;
 }
 
-static bool has_direct(const EchSurvey *s)
+/* What NCCL has for rings, of a connection 12 MiB: two for each of a GPU's links, at most twelve (traces/capture/pretend/nccl.c). Where a program ran on
+ * several devices it is there. */
+static void add_rings(Writer *w)
 {
-    bool has = false;
-    for (EchId b = 0; b < s->n_buffers; b++)
-        has |= s->buffers[b].direct;
-    return has;
+    const EchSurvey *s = w->d->s;
+    const EchLink *link = s->device ? ech_device_link(s->device, "nvlink") : NULL;
+    for (EchId i = 0; i < s->n; i++)
+        if (s->ops[i].kind == ECH_OP_COLLECTIVE)
+            return;
+    EchId rings = make_buffer(w, "NCCL's buffers", ECH_ROLE_UNKNOWN, ECH_NONE, (EchBytes)24 * MIN(MAX(link ? link->ports : 1, 1), 12) << 20);
+    ech_trace_builder_peek_buffer(w->e.builder, rings)->direct = true;
+    ech_trace_builder_peek_buffer(w->e.builder, rings)->resident = true;
 }
 
 /* Whether a forward pass makes of a weight what has another type, as autocast does. */
@@ -564,8 +570,7 @@ static void say(const Writer *w, EchBytes all, const char *modules, EchDiag *dia
         "shard: weights and optimizer state (%s), and gradients, in parts over %u devices, %s and gradients on each, as fully_shard of %s and of the model has "
         "them",
         was, d->over, is, modules);
-    ech_diag_remark(diag, "shard: %s of weights are gathered and %s of gradients summed up, in the types that they have%s", gathered, summed,
-                    has_direct(d->s) ? "" : "; what NCCL takes for that itself, some 300 MiB on each, is not in it");
+    ech_diag_remark(diag, "shard: %s of weights are gathered and %s of gradients summed up, in the types that they have", gathered, summed);
     if (casts_weights(d)) /* gpt2, bert, whisper, swin, dit, convnext (validation/what_ifs.md) */
         ech_diag_remark(diag,
                         "shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place "
@@ -603,6 +608,7 @@ EchTrace *ech_shard_write(const EchShardStep *d, const EchShardOptions *o, const
         w.units[u].out = w.units[u].gather = w.units[u].sum = ECH_NONE;
     w.order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     EchBytes all = split_buffers(&w);
+    add_rings(&w);
     write_ops(&w);
     EchTrace *out = ech_trace_builder_finish(builder, error);
     if (out)

@@ -113,8 +113,7 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    3  --allocator pytorch:expandable_segments:True --pass offload:what=arguments
    4  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,overlap=true,stash=5
    5  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true
-   6  --pass shard:over=8
-   7  --set replay.unified_memory=true
+   6  --set replay.unified_memory=true
 
 $ echelon advise traces/keras_cnn.h100 --device h100-sxm --memory 70MiB | sed -n '/make it fit/,/^$/p'
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 2GiB --json | sed -n '/"activations on host, overlapped"/,/hbm_bytes/p'
