@@ -571,10 +571,10 @@ static void say(const Writer *w, EchBytes all, const char *modules, EchDiag *dia
         "them",
         was, d->over, is, modules);
     ech_diag_remark(diag, "shard: %s of weights are gathered and %s of gradients summed up, in the types that they have", gathered, summed);
-    if (casts_weights(d)) /* gpt2, bert, whisper, swin, dit, convnext (validation/what_ifs.md) */
+    if (casts_weights(d)) /* gpt2, bert, whisper, swin, dit, convnext, two of a Trainer (validation/what_ifs.md) */
         ech_diag_remark(diag,
                         "shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place "
-                        "takes less, of six steps 0.72 to 0.89 times the memory and 0.71 to 0.86 times the time");
+                        "takes less, of eight steps 0.70 to 0.89 times the memory and 0.71 to 0.86 times the time");
 }
 
 EchTrace *ech_shard_write(const EchShardStep *d, const EchShardOptions *o, const char *modules, EchDiag *diag, GError **error)

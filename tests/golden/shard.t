@@ -29,19 +29,19 @@ $ for p in shard:weights=false shard:keep=true shard "remat:modules=module.block
   It takes 11.7 ms, bound by hbm port (31 % of the critical path).
   - shard: weights and optimizer state (1.30 GiB), and gradients, in parts over 8 devices, 166 MiB and gradients on each, as fully_shard of module.blocks.* and of the model has them
   - shard: 885 MiB of weights are gathered and 885 MiB of gradients summed up, in the types that they have
-  - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of six steps 0.72 to 0.89 times the memory and 0.71 to 0.86 times the time
+  - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of eight steps 0.70 to 0.89 times the memory and 0.71 to 0.86 times the time
   It fits. hbm 2.88 GiB of 78.6 GiB (4 %), host 8 B of 2 TiB (0 %)
   3.44 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.22 GiB, 512 MiB of it the process's context.
   It takes 12.0 ms, bound by hbm port (31 % of the critical path).
   - shard: weights and optimizer state (1.30 GiB), and gradients, in parts over 8 devices, 166 MiB and gradients on each, as fully_shard of module.blocks.* and of the model has them
   - shard: 1.24 GiB of weights are gathered and 885 MiB of gradients summed up, in the types that they have
-  - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of six steps 0.72 to 0.89 times the memory and 0.71 to 0.86 times the time
+  - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of eight steps 0.70 to 0.89 times the memory and 0.71 to 0.86 times the time
   It fits. hbm 2.29 GiB of 78.6 GiB (3 %), host 8 B of 2 TiB (0 %)
   3.00 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 3.79 GiB, 512 MiB of it the process's context.
   It takes 13.0 ms, bound by hbm port (31 % of the critical path).
   - shard: weights and optimizer state (1.30 GiB), and gradients, in parts over 8 devices, 166 MiB and gradients on each, as fully_shard of module.blocks.* and of the model has them
   - shard: 1.24 GiB of weights are gathered and 885 MiB of gradients summed up, in the types that they have
-  - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of six steps 0.72 to 0.89 times the memory and 0.71 to 0.86 times the time
+  - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of eight steps 0.70 to 0.89 times the memory and 0.71 to 0.86 times the time
 $ for how in ddp zero1 zero2 fsdp; do echelon run --trace traces/data_parallel_pytorch.h100/$how.pretend.gz --device h100-sxm --step last --engine native 2>&1 | grep -E '^  (It (fits|takes)|[0-9.]+ GiB reserved)'; done
   It fits. hbm 4.45 GiB of 78.6 GiB (6 %), host 8 B of 2 TiB (0 %)
   4.07 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 544 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 5.10 GiB, 512 MiB of it the process's context.
@@ -64,7 +64,7 @@ $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --en
   It takes 11.8 ms, bound by hbm port (40 % of the critical path).
   - shard: weights and optimizer state (1.01 GiB), and gradients, in parts over 8 devices, 130 MiB and gradients on each, as fully_shard of blocks.* and of the model has them
   - shard: 1.30 GiB of weights are gathered and 1.01 GiB of gradients summed up, in the types that they have
-  - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of six steps 0.72 to 0.89 times the memory and 0.71 to 0.86 times the time
+  - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of eight steps 0.70 to 0.89 times the memory and 0.71 to 0.86 times the time
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --engine native --pass shard:over=8,modules=layers.* 2>&1 | grep -E '^  It (fits|takes)|- shard:'
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   It takes 11.8 ms, bound by hbm port (52 % of the critical path).
