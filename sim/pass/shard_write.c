@@ -461,7 +461,7 @@ static void write_op(Writer *w, EchId op, GArray *stand)
         forget(w, d->home[o->target] - 1);
     if (d->part[op] == ECH_SHARD_OPTIMIZER)
         w->seen = op;
-    else if (w->updated->len > 0 && ech_op_is_work(o))
+    else if (w->updated->len > 0 && (ech_op_is_work(o) || (memory && w->is_updated[o->target])))
         send_updated(w);
     if (leaves || d->syncs[op] || d->adds[op])
         w->e.map[op] = w->e.last_core;
