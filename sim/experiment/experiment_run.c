@@ -423,6 +423,33 @@ static void remark_optimizer(const EchTrace *trace, EchDiag *diag)
             size, fuses ? "fused=True makes none, " : "", fuses ? "" : "makes ");
 }
 
+/* Weights and optimizer state that each device has whole where hooks of PyTorch's sum gradients up over them (DistributedDataParallel). */
+#define ALIKE_WORTH_TELLING ((EchBytes)256 << 20)
+
+static void remark_alike(const EchTrace *trace, EchDiag *diag)
+{
+    uint32_t devices = 0;
+    bool state = true; /* is alike, too */
+    EchBytes bytes = 0;
+    EchId hbm = ech_trace_find_memory(trace, "hbm");
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        const char *stack = op->kind == ECH_OP_COLLECTIVE ? ech_trace_string(trace, op->stack) : "";
+        if (op->collective == ECH_COLLECTIVE_ALL_REDUCE && op->memory_from > devices && strstr(stack, "AccumulateGrad"))
+            devices = op->memory_from;
+        state &= strstr(stack, "ZeroRedundancyOptimizer") == NULL;
+    }
+    for (size_t b = 0; b < ech_trace_n_buffers(trace) && devices > 1; b++) {
+        const EchBuffer *buffer = &ech_trace_buffers(trace)[b];
+        if (buffer->memory == hbm && (buffer->role == ECH_ROLE_PARAMETER || (state && buffer->role == ECH_ROLE_OPTIMIZER)))
+            bytes = ech_bytes_add(bytes, buffer->bytes);
+    }
+    g_autofree char *size = ech_format_bytes(bytes);
+    if (bytes >= ALIKE_WORTH_TELLING)
+        ech_diag_remark(diag, "weights%s (%s) are the same on each of %u devices: --pass shard tells what splitting them over these would change (FSDP%s)",
+                        state ? " and optimizer state" : "", size, devices, state ? "; weights=false: ZeRO-1" : "");
+}
+
 /* What the kernel model knows of AMD's GPUs. */
 static void remark_amd(const EchTrace *trace, const EchResult *result)
 {
@@ -524,6 +551,7 @@ static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchT
     }
     remark_pinning(trace, diag);
     remark_optimizer(trace, diag);
+    remark_alike(trace, diag);
     const EchMemory *pageable = ech_device_memory_kind(device, ECH_MEM_HOST_PAGEABLE);
     bool of_one = n > 1 || text || (n > 0 && ech_trace_is_of_several(trace));
     if (!of_one && !pageable)

@@ -55,6 +55,10 @@ $ for how in ddp zero1 zero2 fsdp; do echelon run --trace traces/data_parallel_p
   It fits. hbm 2.89 GiB of 78.6 GiB (4 %), host 176 KiB of 2 TiB (0 %)
   3.46 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.24 GiB, 512 MiB of it the process's context.
   It takes 12.0 ms, bound by hbm port (32 % of the critical path).
+$ for how in ddp zero1 fsdp; do echelon run --trace traces/data_parallel_pytorch.h100/$how.pretend.gz --device h100-sxm --step last --engine native 2>&1 | grep -E 'the same on'; done
+  - weights and optimizer state (1.30 GiB) are the same on each of 8 devices: --pass shard tells what splitting them over these would change (FSDP; weights=false: ZeRO-1)
+  - weights (442 MiB) are the same on each of 8 devices: --pass shard tells what splitting them over these would change (FSDP)
+exit 1
 $ echelon run --trace traces/data_parallel_pytorch.h100/fsdp.pretend.gz --device h100-sxm --step last --engine native --pass shard 2>&1 | grep -E 'shard:'
   - shard: left the trace as it is: its gradients are split over devices already
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --engine native --pass shard 2>&1 | grep -E 'shard:'
