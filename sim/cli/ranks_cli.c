@@ -183,10 +183,7 @@ static int tell_ranks(const char *title, const Together *together, const Togethe
 /* Whether @trace is a rank's, by what it says or does. */
 static bool is_of_rank(const EchTrace *trace)
 {
-    bool any = ech_trace_get_property(trace, "rank") != NULL;
-    for (size_t i = 0; i < ech_trace_n_ops(trace) && !any; i++)
-        any = ech_trace_ops(trace)[i].kind == ECH_OP_COLLECTIVE;
-    return any;
+    return ech_trace_get_property(trace, "rank") != NULL || ech_trace_has_op(trace, ECH_OP_COLLECTIVE);
 }
 
 /* "step.*.pretend" of a program of one process that ran twice. */

@@ -41,7 +41,7 @@ typedef enum {
     ALWAYS,
     FRAGMENTED, /* where what is live would have room */
     LAST,       /* where nothing that was tried by then is enough, or only what is dear */
-    MORE,       /* where it does not fit, and no other device runs it, too */
+    MORE,       /* where it does not fit, and one device runs it: on several */
     PAGED       /* where it does not fit an NVIDIA GPU: slow, but no change to the program */
 } When;
 
@@ -800,16 +800,6 @@ static bool is_training(const EchResult *result)
     return any || !known;
 }
 
-static bool says(const EchTrace *trace, const char *part, const char *after)
-{
-    bool found = false;
-    for (EchId i = 0; i < ech_trace_n_strings(trace) && !found; i++) {
-        const char *at = strstr(ech_trace_string(trace, i), part);
-        found = at && strstr(at, after);
-    }
-    return found;
-}
-
 static bool has_collectives(const EchTrace *trace)
 {
     bool has = false;
@@ -930,8 +920,8 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         return false;
     a->pytorch = is_pytorch(result);
     a->trains = is_training(result);
-    a->twice = says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
-    a->lists = says(result->trace, "aten::_foreach_", "\nOptimizer.step#");
+    a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
+    a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\nOptimizer.step#");
     a->xla = result->program != NULL;
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
     a->several = a->xla ? (uint64_t)result->program->partitions * result->program->replicas > 1 : has_collectives(result->trace);
@@ -1100,10 +1090,10 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
         if (a.pytorch && !advice->base.fits && advice->live_fits)
             add_measures(&a, FRAGMENTED);
         add_measures(&a, ALWAYS);
-        if (!advice->base.fits)
+        if (!advice->base.fits) {
             add_devices(&a, result->device);
-        if (!advice->base.fits)
             add_measures(&a, MORE);
+        }
         ok = run_rounds(&a, error);
         leave_whole_stacks(&a);
     }

@@ -455,14 +455,6 @@ static void note_links(const Validator *v, EchValidation *validation)
         note(validation, "Where the link's rates come from (one that was fitted to this very recording agrees with it by making): %s.", text->str);
 }
 
-static bool find_loops(const EchTrace *trace)
-{
-    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
-        if (ech_trace_ops(trace)[i].kind == ECH_OP_LOOP)
-            return true;
-    return false;
-}
-
 static void clear_pair(gpointer data)
 {
     EchValidatePair *pair = data;
@@ -510,7 +502,7 @@ EchValidation *ech_validate_trace(const EchTrace *trace, const EchDevice *device
     without_setup.links = links;
     Validator v = {.trace = trace,
                    .device = &without_setup,
-                   .has_loops = find_loops(trace),
+                   .has_loops = ech_trace_has_op(trace, ECH_OP_LOOP),
                    .pairs = pairs,
                    .gaps = gaps,
                    .wholes = wholes,

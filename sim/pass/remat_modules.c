@@ -253,9 +253,7 @@ EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *modules, bo
         until[b] = ECH_NONE;
     for (size_t i = 0; i <= s->n; i++)
         first[i] = next[i] = ECH_NONE;
-    bool loops = false;
-    for (EchId i = 0; i < s->n; i++)
-        loops |= s->ops[i].kind == ECH_OP_LOOP;
+    bool loops = ech_trace_has_op(s->t, ECH_OP_LOOP);
     if (!loops) /* programs that run as they are written have none */
         find_inputs(s, patterns, products, until, early);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));

@@ -532,16 +532,14 @@ static EchTrace *write_shard(const Shard *d, EchDiag *diag, GError **error)
 static char *why_not(const Shard *d)
 {
     const EchSurvey *s = d->s;
-    bool alike = false, reduced = false;
+    bool alike = false;
     for (EchId b = 0; b < s->n_buffers; b++)
         alike |= is_argument(d, b);
-    for (EchId i = 0; i < s->n; i++)
-        reduced |= s->ops[i].kind == ECH_OP_COLLECTIVE;
     g_autoptr(GPtrArray) names = ech_survey_unnamed(s, d->o->names);
     if (names)
         return ech_pass_unnamed(d->o->names, names);
     return g_strdup(
-        !reduced ? "one device runs this alone"
+        !ech_trace_has_op(s->t, ECH_OP_COLLECTIVE) ? "one device runs this alone"
         : !alike ? "no argument is known to be the same on several devices (donated ones are, where sums over devices bring them up to date: pass donate)"
                  : "what several devices hold alike is used by more than its update, or is small");
 }

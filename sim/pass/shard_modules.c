@@ -467,14 +467,6 @@ static void keep_weights(EchShardStep *d)
         d->syncs[i] = false;
 }
 
-static bool is_compiled(const EchSurvey *s)
-{
-    bool is = false;
-    for (EchId i = 0; i < ech_trace_n_strings(s->t) && !is; i++)
-        is = strstr(ech_trace_string(s->t, i), "Torch-Compiled Region") != NULL;
-    return is;
-}
-
 static bool is_split_already(const EchShardStep *d)
 {
     const EchSurvey *s = d->s;
@@ -489,21 +481,20 @@ static bool is_split_already(const EchShardStep *d)
 /* Why nothing is split; NULL: it is. */
 static const char *why_not(const EchShardStep *d, bool weights)
 {
-    bool state = false, gradients = false, loops = false;
+    bool state = false, gradients = false;
     for (EchId b = 0; b < d->s->n_buffers; b++) {
         state |= d->is_state[b];
         gradients |= d->is_gradient[b];
     }
-    for (EchId i = 0; i < d->s->n; i++)
-        loops |= d->s->ops[i].kind == ECH_OP_LOOP;
-    return loops                           ? "it has loops, as no program has that runs as it is written"
-           : is_split_already(d)           ? "its gradients are split over devices already"
-           : d->over < 2                   ? "its gradients are not summed over devices; over=8 says of how many it is one"
-           : !weights && !state            ? "its optimizer keeps no state"
-           : weights && !gradients         ? "it does not say which gradients its optimizer reads"
-           : weights && d->units->len <= 1 ? (is_compiled(d->s) ? "what torch.compile compiles does not tell its modules: captured without that it does"
-                                                                : "it repeats no module that its operations tell, or none fits modules=")
-                                           : NULL;
+    return ech_trace_has_op(d->s->t, ECH_OP_LOOP) ? "it has loops, as no program has that runs as it is written"
+           : is_split_already(d)                  ? "its gradients are split over devices already"
+           : d->over < 2                          ? "its gradients are not summed over devices; over=8 says of how many it is one"
+           : !weights && !state                   ? "its optimizer keeps no state"
+           : weights && !gradients                ? "it does not say which gradients its optimizer reads"
+           : weights && d->units->len <= 1
+               ? (ech_trace_says(d->s->t, "Torch-Compiled Region", "") ? "what torch.compile compiles does not tell its modules: captured without that it does"
+                                                                       : "it repeats no module that its operations tell, or none fits modules=")
+               : NULL;
 }
 
 EchTrace *ech_shard_modules(const EchSurvey *survey, EchTrace *trace, const EchShardOptions *options, EchDiag *diag, GError **error)

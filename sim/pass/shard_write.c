@@ -534,9 +534,8 @@ static void add_rings(Writer *w)
 {
     const EchSurvey *s = w->d->s;
     const EchLink *link = s->device ? ech_device_link(s->device, "nvlink") : NULL;
-    for (EchId i = 0; i < s->n; i++)
-        if (s->ops[i].kind == ECH_OP_COLLECTIVE)
-            return;
+    if (ech_trace_has_op(s->t, ECH_OP_COLLECTIVE))
+        return;
     EchId rings = make_buffer(w, "NCCL's buffers", ECH_ROLE_UNKNOWN, ECH_NONE, (EchBytes)24 * MIN(MAX(link ? link->ports : 1, 1), 12) << 20);
     ech_trace_builder_peek_buffer(w->e.builder, rings)->direct = true;
     ech_trace_builder_peek_buffer(w->e.builder, rings)->resident = true;

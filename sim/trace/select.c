@@ -348,11 +348,8 @@ static void copy_ops(Selection *s, const EchId *op_map, const EchId *delay)
 EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *options, EchId *ret_ops, GError **error)
 {
     size_t n_ops = ech_trace_n_ops(trace);
-    bool loops = false;
-    for (size_t i = 0; i < n_ops; i++)
-        loops = loops || ech_trace_ops(trace)[i].kind == ECH_OP_LOOP;
     Selection s = {.trace = trace, .options = options, .one = options->device != ECH_NONE};
-    if (loops && (s.one || options->clock)) {
+    if ((s.one || options->clock) && ech_trace_has_op(trace, ECH_OP_LOOP)) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "a trace with loops has no recorded starts of its own, nor devices to choose from");
         return NULL;
     }

@@ -267,6 +267,24 @@ const char *ech_trace_property(const EchTrace *trace, size_t i, const char **ret
     return trace->properties->pdata[2 * i];
 }
 
+bool ech_trace_says(const EchTrace *trace, const char *part, const char *after)
+{
+    bool found = false;
+    for (EchId i = 0; i < ech_trace_n_strings(trace) && !found; i++) {
+        const char *at = strstr(ech_trace_string(trace, i), part);
+        found = at && strstr(at, after);
+    }
+    return found;
+}
+
+bool ech_trace_has_op(const EchTrace *trace, EchOpKind kind)
+{
+    bool has = false;
+    for (size_t i = 0; i < ech_trace_n_ops(trace) && !has; i++)
+        has = ech_trace_ops(trace)[i].kind == kind;
+    return has;
+}
+
 const char *ech_trace_get_property(const EchTrace *trace, const char *key)
 {
     /* Asked for every kernel, and a file may have any number of them. */

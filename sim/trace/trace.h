@@ -230,6 +230,10 @@ const char *ech_trace_memory(const EchTrace *trace, EchId memory);
 bool ech_trace_is_host(const EchTrace *trace, EchId memory);
 /** An interned string; "" for ECH_NONE. */
 const char *ech_trace_string(const EchTrace *trace, EchId string);
+/** Whether any string has @part and, from there on, @after; "" for anything. */
+bool ech_trace_says(const EchTrace *trace, const char *part, const char *after);
+/** Whether any op is of @kind. */
+bool ech_trace_has_op(const EchTrace *trace, EchOpKind kind);
 /** Id of a memory by name, or ECH_NONE. */
 EchId ech_trace_find_memory(const EchTrace *trace, const char *name);
 /** What it was imported from: "hlo", "memory_snapshot", ... or "ech". */
