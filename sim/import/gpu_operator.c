@@ -1019,37 +1019,56 @@ static uint64_t iterated(const EchGpuInput *inputs, size_t n)
     return iteration;
 }
 
-/* A kernel that TorchInductor or CuTe compiled: its inputs and then its outputs, of which one is taken to be; where there is but one tensor, it changes in
- * place. */
+/* The last of @inputs that is an array; @n: none. */
+static size_t last_array(const EchGpuInput *inputs, size_t n)
+{
+    size_t last = n;
+    for (size_t i = 0; i < n; i++)
+        if (inputs[i].known && !inputs[i].list && inputs[i].rank > 0)
+            last = i;
+    return last;
+}
+
+/* A kernel that TorchInductor or CuTe compiled: its inputs and then its outputs, of which one is taken to be where none is told; where there is but one tensor,
+ * it changes in place. */
 static void generated(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
 {
-    const EchGpuInput *last = NULL;
-    uint64_t read = 0, most = 0, iteration = iterated(inputs, n), rows = 0;
-    bool embeds = strstr(name, "_embedding") != NULL;
-    for (size_t i = 0; i < n; i++) {
-        if (!inputs[i].known || inputs[i].list || inputs[i].rank == 0)
+    uint64_t most = 0, iteration = iterated(inputs, n), rows = 0;
+    size_t last = last_array(inputs, n);
+    bool embeds = strstr(name, "_embedding") != NULL, told = false;
+    if (last == n)
+        return;
+    for (size_t i = 0; i < n; i++)
+        told |= inputs[i].written;
+    for (size_t i = 0; i <= last; i++) {
+        const EchGpuInput *input = &inputs[i];
+        if (!input->known || input->list || input->rank == 0)
             continue;
-        uint64_t read_of = last ? touched(last, iteration) : 0;
+        bool written = told ? input->written : i == last;
+        uint64_t elements = touched(input, iteration);
+        most = MAX(most, input->numel);
+        if (told && written && iteration > 0)
+            elements = MIN(input->numel, iteration); /* of each that it goes over it writes one, of a table that is added to, too */
+        if (written) {
+            ret->written = ech_bytes_add(ret->written, bytes_of(elements, input->dtype));
+            ret->dtype = input->dtype;
+        }
+        if (written && !input->updated)
+            continue;
         /* A table of rows behind what says which of them. */
-        if (last && rows > 0 && last->rank == 2 && !is_whole(last->dtype)) {
-            read_of = MIN(read_of, ech_bytes_mul(rows, dim(last, 0)));
+        if (rows > 0 && input->rank == 2 && !is_whole(input->dtype)) {
+            elements = MIN(elements, ech_bytes_mul(rows, dim(input, 0)));
             rows = 0;
         }
-        if (embeds && last && is_whole(last->dtype)) {
-            rows = last->numel;
+        if (embeds && is_whole(input->dtype)) {
+            rows = input->numel;
             embeds = false;
         }
-        read = ech_bytes_add(read, bytes_of(read_of, last ? last->dtype : ECH_DTYPE_NONE));
-        most = MAX(most, inputs[i].numel);
-        last = &inputs[i];
+        ret->read = ech_bytes_add(ret->read, bytes_of(elements, input->dtype));
     }
-    if (!last)
-        return;
     ret->kind = ECH_GPU_OP_OTHER;
     ret->elements = iteration > 0 ? iteration : most;
-    ret->dtype = last->dtype;
-    ret->written = bytes_of(touched(last, iteration), last->dtype);
-    ret->read = read > 0 ? read : ret->written;
+    ret->read = ret->read > 0 || told ? ret->read : ret->written;
 }
 
 static bool softmax(const Call *c, EchGpuOperator *ret)

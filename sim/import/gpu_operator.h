@@ -18,6 +18,7 @@ typedef struct {
     int64_t integers[ECH_GPU_MAX_INTEGERS];     /**< A concrete "[14, 14]" or "1". */
     uint8_t rank, n_strides, n_integers, dtype; /**< EchDtype */
     bool list, known, truth, fraction; /**< list: of tensors; known: it has dimensions; truth: a concrete "True"; fraction: a number between 0 and 1. */
+    bool written, updated;             /**< Of what a generated kernel is called with: told to be its result; read as well. */
 } EchGpuInput;
 
 typedef enum {

@@ -89,15 +89,21 @@ typedef struct {
     size_t n;
     EchId string;            /* Of a kernel or of a program's; ECH_NONE until asked for. */
     EchArguments *arguments; /* Likewise; NULL. */
+    char *directions;        /* Of a generated kernel's range (ech_range_directions); likewise. "": it tells none. */
 } Text;
 
 /* An open range, and whether it says sizes. */
 typedef struct {
     uint32_t path, call; /* call: UINT32_MAX where no range around says sizes */
     uint32_t module;     /* path of the innermost module; UINT32_MAX outside of all */
-    uint32_t backward;   /* how many nodes of a backward pass are around it: more than one where a node runs a backward pass of its own */
+    uint32_t called;     /* the same of those that were called; what was compiled tells of others below it */
+    uint32_t beneath;    /* what is around the innermost node of a backward pass; UINT32_MAX: nothing */
+    EchId node;          /* and its name; ECH_NONE outside of all */
+    uint32_t backward;   /* how many of these are around it: more than one where a node runs a backward pass of its own */
     bool evaluates;      /* autograd runs the node that is within */
 } Range;
+
+static const Range no_range = {.path = UINT32_MAX, .call = UINT32_MAX, .module = UINT32_MAX, .called = UINT32_MAX, .beneath = UINT32_MAX, .node = ECH_NONE};
 
 /* From then on, what asks is within this path; UINT32_MAX: within none. */
 typedef struct {
@@ -332,10 +338,21 @@ static void mark_here(Reader *r, uint64_t time, const char *name, size_t length)
     ech_capture_add(r->capture, &item);
 }
 
-/* Ranges that people open themselves and optimizers' steps are marks; operators and what autograd opens are not. */
+/* Modules that are called, and what a compiled graph says of its kernels: modules by their paths from the one that was compiled on
+ * (capture/pretend/python/pretend_regions.py). */
+#define MODULE "nn.Module: "
+#define BELOW "nn.Module below: "
+#define BACKWARD_BELOW "backward of " BELOW
+
+static bool is_below(const char *name)
+{
+    return g_str_has_prefix(name, BELOW) || g_str_has_prefix(name, BACKWARD_BELOW);
+}
+
+/* Ranges that people open themselves and optimizers' steps are marks; operators, what autograd opens and what compiled graphs do are not. */
 static bool is_step(const char *name, const Range *around)
 {
-    return g_str_has_prefix(name, "Optimizer.step") || (!around && !strstr(name, "::") && !strstr(name, "Backward"));
+    return g_str_has_prefix(name, "Optimizer.step") || (!around && !strstr(name, "::") && !strstr(name, "Backward") && !is_below(name));
 }
 
 /* Autograd numbers an operator and the node that will run backward of it alike. Threads that run backward passes count for themselves. */
@@ -345,11 +362,14 @@ static uint64_t node_key(const Reader *r, uint64_t sequence, uint32_t backward)
 }
 
 /* The path of a node of the backward pass is that of the module whose forward made it. */
-static uint32_t node_path(Reader *r, const Range *around, uint64_t sequence)
+static uint32_t node_path(Reader *r, Range *node, const Range *around, uint64_t sequence)
 {
     uint64_t key = node_key(r, sequence, around->backward - 1);
     uint32_t module = GPOINTER_TO_UINT(g_hash_table_lookup(r->nodes, &key));
-    return module ? path_of(r, module - 1, g_array_index(r->paths, Path, around->path).name) : around->path;
+    if (!module)
+        return around->path;
+    node->beneath = node->called = module - 1;
+    return path_of(r, module - 1, node->node);
 }
 
 static void note_moment(Reader *r, uint64_t time)
@@ -358,23 +378,60 @@ static void note_moment(Reader *r, uint64_t time)
     g_array_append_val(r->moments, moment);
 }
 
+/* "qkv (Linear)" below "nn.Module: layers.3 (Block)" is "nn.Module: layers.3.qkv (Linear)"; what is below a root, or nothing, has its own path. A root of its
+ * own is "GPT" alone. */
+static EchId joined_name(Reader *r, uint32_t called, const char *below)
+{
+    const char *outer = called != UINT32_MAX ? ech_trace_builder_peek_string(r->builder, g_array_index(r->paths, Path, called).name) + strlen(MODULE) : "";
+    const char *kind = strstr(outer, " (");
+    g_autofree char *path = kind ? g_strndup(outer, (gsize)(kind - outer)) : NULL;
+    g_autofree char *name = !path                 ? g_strconcat(MODULE, below, NULL)
+                            : strstr(below, " (") ? g_strconcat(MODULE, path, ".", below, NULL)
+                                                  : g_strconcat(MODULE, path, " (", below, ")", NULL);
+    return ech_trace_builder_string(r->builder, name, -1);
+}
+
+/* A module that a compiled graph tells; backward it stands beneath the node that runs, as a node stands in the module whose forward made it. */
+static Range open_below(Reader *r, const Range *around, const char *name)
+{
+    Range range = around ? *around : no_range;
+    bool backward = g_str_has_prefix(name, BACKWARD_BELOW);
+    EchId module = joined_name(r, range.called, name + strlen(backward ? BACKWARD_BELOW : BELOW));
+    range.evaluates = false;
+    if (backward) {
+        EchId node =
+            range.node != ECH_NONE ? range.node : ech_trace_builder_string(r->builder, "autograd::engine::evaluate_function: CompiledFunctionBackward", -1);
+        range.module = range.beneath = path_of(r, range.beneath, module);
+        range.path = path_of(r, range.beneath, node);
+    } else
+        range.module = range.path = path_of(r, range.path, module);
+    return range;
+}
+
 static Range open_range(Reader *r, const Range *around, const char *name)
 {
+    if (is_below(name))
+        return open_below(r, around, name);
     const char *number = strstr(name, ", seq = ");
     uint64_t sequence = number ? g_ascii_strtoull(number + 8, NULL, 10) : 0;
     uint32_t parent = around ? around->path : UINT32_MAX;
-    Range range = {.call = UINT32_MAX, .module = around ? around->module : UINT32_MAX, .backward = around ? around->backward : 0};
+    Range range = around ? *around : no_range;
+    range.call = UINT32_MAX;
     if (number && around && around->evaluates) {
-        parent = node_path(r, around, sequence);
+        parent = node_path(r, &range, around, sequence);
     } else if (number && range.module != UINT32_MAX) {
         uint64_t key = node_key(r, sequence, range.backward);
         g_hash_table_insert(r->nodes, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(range.module + 1));
     }
     range.path = path_of(r, parent, ech_trace_builder_string(r->builder, name, (gssize)ech_range_bare_length(name)));
     range.evaluates = g_str_has_prefix(name, "autograd::engine::evaluate_function");
-    range.backward += range.evaluates;
-    if (g_str_has_prefix(name, "nn.Module: "))
-        range.module = range.path;
+    if (range.evaluates) {
+        range.backward++;
+        range.beneath = parent;
+        range.node = g_array_index(r->paths, Path, range.path).name;
+    }
+    if (g_str_has_prefix(name, MODULE))
+        range.module = range.called = range.path;
     return range;
 }
 
@@ -414,7 +471,7 @@ static bool add_push(Reader *r, GError **error)
     bool sized = strstr(name, ", sizes = [") != NULL;
     r->operators += (sized || g_str_has_prefix(name, "autograd::engine::")) && r->operators < UINT32_MAX;
     r->eager |= sized;
-    Range range = {.path = UINT32_MAX, .call = UINT32_MAX, .module = UINT32_MAX};
+    Range range = no_range;
     /* An operator's sizes are not those of what it calls in turn. */
     if (is_step(name, around))
         mark_here(r, r->lines.fields[0], name, ech_range_bare_length(name));
@@ -446,7 +503,7 @@ static void add_pop(Reader *r)
 /* "nn.Module: layers.3.mlp (MLP)" as "layers.*.mlp (MLP)": layers of a network share a name. */
 static void append_module(GString *out, const char *name)
 {
-    const char *at = name + strlen("nn.Module: ");
+    const char *at = name + strlen(MODULE);
     while (*at) {
         size_t n = strcspn(at, ". "), digits = strspn(at, "0123456789");
         g_string_append_len(out, digits == n && n > 0 ? "*" : at, digits == n && n > 0 ? 1 : (gssize)n);
@@ -465,7 +522,7 @@ static EchId path_label(Reader *r, uint32_t path)
     const char *called = NULL, *module = NULL, *node = NULL;
     for (uint32_t i = path; i != UINT32_MAX && !module; i = g_array_index(r->paths, Path, i).parent) {
         const char *name = ech_trace_builder_peek_string(r->builder, g_array_index(r->paths, Path, i).name);
-        if (g_str_has_prefix(name, "nn.Module: "))
+        if (g_str_has_prefix(name, MODULE))
             module = name;
         else if (g_str_has_prefix(name, "autograd::engine::evaluate_function: "))
             node = name + strlen("autograd::engine::evaluate_function: ");
@@ -961,7 +1018,7 @@ static bool add_name(Reader *r, GError **error)
                     r->lines.line, r->lines.fields[0], r->texts->len + 1);
         return false;
     }
-    Text text = {r->lines.quoted, MIN(r->lines.n_quoted, MAX_NAME), ECH_NONE, NULL};
+    Text text = {r->lines.quoted, MIN(r->lines.n_quoted, MAX_NAME), ECH_NONE, NULL, NULL};
     if (text.n < r->lines.n_quoted)
         ech_diag_dropped(r->ret->diag, "names_cut", 1, "%s:%zu: %zu bytes", r->lines.where, r->lines.line, r->lines.n_quoted);
     g_array_append_val(r->texts, text);
@@ -1103,13 +1160,39 @@ static const EchArguments *arguments_of(Reader *r, Text *text)
     return text->arguments;
 }
 
+/* What the range of the kernel that was launched last, which is the kernel's own, tells of its @n arrays; NULL where it does not. */
+static const char *directions_of(Reader *r, size_t n)
+{
+    const Kernel *kernel = r->launched && r->kernels->len > 0 ? &g_array_index(r->kernels, Kernel, r->kernels->len - 1) : NULL;
+    if (!kernel || kernel->item != r->worked || kernel->call == UINT32_MAX)
+        return NULL;
+    const Text *kernels = r->launched;
+    Text *range = &g_array_index(r->texts, Text, g_array_index(r->calls, Call, kernel->call).name - 1);
+    if (range->n <= kernels->n || memcmp(range->at, kernels->at, kernels->n) != 0 || range->at[kernels->n] != ',')
+        return NULL;
+    if (!range->directions) {
+        range->directions = ech_range_directions(plain(r, range->at, range->n));
+        range->directions = range->directions ? range->directions : g_strdup("");
+    }
+    return strlen(range->directions) == n ? range->directions : NULL;
+}
+
 static bool add_arguments(Reader *r, GError **error)
 {
     if (of_no_work(r, 2, error))
         return false;
     static const EchArguments unknown = {0};
-    const EchArguments *arguments = r->launched ? arguments_of(r, r->launched) : &unknown;
     const GArray *list = r->lines.list;
+    const char *directions = directions_of(r, list->len / 2);
+    for (guint i = 0; directions && i < list->len; i += 2) {
+        EchAddressAccess access = directions[i / 2] == 'r' ? ECH_ADDRESS_READ : directions[i / 2] == 'w' ? ECH_ADDRESS_WRITE : ECH_ADDRESS_UPDATE;
+        ech_capture_use(r->capture, r->worked, (EchAddressUse){g_array_index(list, uint64_t, i + 1), 0, access});
+    }
+    if (directions) {
+        ech_capture_item(r->capture, r->worked)->told = true;
+        return true;
+    }
+    const EchArguments *arguments = r->launched ? arguments_of(r, r->launched) : &unknown;
     for (guint i = 0, end; i < list->len; i = end) {
         uint64_t parameter = g_array_index(list, uint64_t, i);
         g_array_set_size(r->addresses, 0);
@@ -1587,6 +1670,7 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
 static void clear_text(gpointer text)
 {
     g_free(((Text *)text)->arguments);
+    g_free(((Text *)text)->directions);
 }
 
 static bool pretend_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)

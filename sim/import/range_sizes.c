@@ -67,14 +67,24 @@ static bool is_index(const char *name, size_t input)
            (input == 2 && (g_str_has_prefix(name, "aten::gather,") || g_str_has_prefix(name, "aten::index_select,")));
 }
 
-/* ", types = [bf16, s64, 4096, true, -]" behind the sizes: the types of arrays, numbers, and what is so. */
+/* Of "out bf16" or "inout bf16" the length of what is before the type. */
+static size_t direction_length(const char *at)
+{
+    return g_str_has_prefix(at, "out ") ? 4 : g_str_has_prefix(at, "inout ") ? 6 : 0;
+}
+
+/* ", types = [bf16, s64, 4096, true, out f32, -]" behind the sizes: the types of arrays, and which of them are written; numbers, and what is so. */
 static void read_types(const char *name, EchGpuInput *inputs, size_t n)
 {
     const char *at = strstr(name, ", types = [");
     at = at ? at + 11 : "";
     for (size_t i = 0; i < n && *at && *at != ']'; i++) {
+        size_t before = direction_length(at);
+        at += before;
         size_t length = strcspn(at, ",]");
         EchDtype dtype = ech_dtype_parse(at, length);
+        inputs[i].written = before > 0;
+        inputs[i].updated = before == 6;
         if (dtype != ECH_DTYPE_NONE) {
             inputs[i].dtype = (uint8_t)dtype;
         } else if (g_ascii_isdigit(*at)) {
@@ -109,6 +119,23 @@ size_t ech_range_inputs(const char *name, EchDtype dtype, EchGpuInput *inputs, s
             inputs[i].dtype = ECH_DTYPE_PRED;
     read_types(name, inputs, n);
     return n;
+}
+
+char *ech_range_directions(const char *name)
+{
+    const char *at = strstr(name, ", types = [");
+    g_autoptr(GString) told = g_string_new(NULL);
+    bool any = false;
+    for (at = at ? at + 11 : ""; *at && *at != ']';) {
+        size_t before = direction_length(at), length = strcspn(at + before, ",]");
+        if (ech_dtype_parse(at + before, length) != ECH_DTYPE_NONE)
+            g_string_append_c(told, before == 0 ? 'r' : before == 4 ? 'w' : 'u');
+        any |= before > 0;
+        at += before + length;
+        at += *at == ',';
+        at += *at == ' ';
+    }
+    return any ? g_string_free(g_steal_pointer(&told), FALSE) : NULL;
 }
 
 bool ech_range_tells_types(const char *name)

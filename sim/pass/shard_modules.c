@@ -491,10 +491,8 @@ static const char *why_not(const EchShardStep *d, bool weights)
            : d->over < 2                          ? "its gradients are not summed over devices; over=8 says of how many it is one"
            : !weights && !state                   ? "its optimizer keeps no state"
            : weights && !gradients                ? "it does not say which gradients its optimizer reads"
-           : weights && d->units->len <= 1
-               ? (ech_trace_says(d->s->t, "Torch-Compiled Region", "") ? "what torch.compile compiles does not tell its modules: captured without that it does"
-                                                                       : "it repeats no module that its operations tell, or none fits modules=")
-               : NULL;
+           : weights && d->units->len <= 1        ? "it repeats no module that its operations tell, or none fits modules="
+                                                  : NULL;
 }
 
 EchTrace *ech_shard_modules(const EchSurvey *survey, EchTrace *trace, const EchShardOptions *options, EchDiag *diag, GError **error)

@@ -146,6 +146,46 @@ START_TEST(backward_is_of_the_module_whose_forward_made_it)
 }
 END_TEST
 
+/* Modules of what was compiled, from the module on that is called, or from none: forward, backward, made again there, and a root of its own. */
+START_TEST(compiled_graphs_tell_modules)
+{
+#define RUNS "autograd::engine::evaluate_function: CompiledFunctionBackward"
+    static const struct {
+        const char *forward, *backward, *again, *root;
+    } told[] = {
+        {"nn.Module: layers.3.mlp (MLP)\nnn.Module: layers.3 (Block)\nCompiledFunction\nnn.Module: layers.3 (Block)\nnn.Module: GPT",
+         RUNS "\nnn.Module: layers.3.mlp (MLP)\nnn.Module: layers.3 (Block)\nnn.Module: layers.3 (Block)\nnn.Module: GPT",
+         "nn.Module: layers.3.mlp (MLP)\nCompiledFunctionBackward\n" RUNS "\nnn.Module: layers.3 (Block)\nnn.Module: GPT",
+         "nn.Module: layers.3 (Block)\nCompiledFunction\nnn.Module: layers.3 (Block)\nnn.Module: GPT"},
+        {"nn.Module: mlp (MLP)\nnn.Module: Block\nCompiledFunction", RUNS "\nnn.Module: mlp (MLP)\nnn.Module: Block",
+         "nn.Module: mlp (MLP)\nCompiledFunctionBackward\n" RUNS, "nn.Module: Block\nCompiledFunction"},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(told); i++) {
+        g_autofree char *text =
+            g_strdup_printf(HEAD "name 1 \"" ADD "\"\nname 2 \"nn.Module: GPT\"\nname 3 \"nn.Module: layers.3 (Block)\"\n"
+                                 "name 4 \"CompiledFunction, seq = 5\"\nname 5 \"nn.Module below: Block\"\nname 6 \"nn.Module below: mlp (MLP)\"\n"
+                                 "name 7 \"" RUNS "\"\nname 8 \"CompiledFunctionBackward, seq = 5\"\n"
+                                 "name 9 \"backward of nn.Module below: Block\"\nname 10 \"backward of nn.Module below: mlp (MLP)\"\n"
+                                 "%spush 12 1 4\n"
+                                 "push 13 1 5\npush 14 1 6\nkernel 15 0 0 1 1 1 1 32 1 1 0\npop 16 1\nkernel 17 0 0 1 1 1 1 32 1 1 0\npop 18 1\n"
+                                 "pop 19 1\n%spush 30 2 7\npush 31 2 8\n"
+                                 "push 32 2 9\npush 33 2 10\nkernel 34 0 0 1 1 1 1 32 1 1 0\npop 35 2\npop 36 2\n"
+                                 "push 37 2 6\nkernel 38 0 0 1 1 1 1 32 1 1 0\npop 39 2\npop 40 2\npop 41 2\n"
+                                 "push 50 3 10\nkernel 51 0 0 1 1 1 1 32 1 1 0\npop 52 3\nend\n",
+                            i == 0 ? "push 10 1 2\npush 11 1 3\n" : "", i == 0 ? "pop 20 1\npop 21 1\n" : "");
+        g_autoptr(EchImport) import = must_read(text);
+        const EchTrace *t = import->trace;
+        ck_assert_str_eq(ech_trace_string(t, nth(t, ECH_OP_KERNEL, 0)->stack), told[i].forward);
+        ck_assert_str_eq(ech_trace_string(t, nth(t, ECH_OP_KERNEL, 1)->stack), told[i].root);
+        ck_assert_str_eq(ech_trace_string(t, nth(t, ECH_OP_KERNEL, 2)->stack), told[i].backward);
+        ck_assert_str_eq(ech_trace_string(t, nth(t, ECH_OP_KERNEL, 3)->stack), told[i].again);
+        /* A backward pass without autograd's ranges. */
+        ck_assert_str_eq(ech_trace_string(t, nth(t, ECH_OP_KERNEL, 4)->stack), RUNS "\nnn.Module: mlp (MLP)");
+    }
+#undef RUNS
+}
+END_TEST
+
 START_TEST(library_calls)
 {
     g_autoptr(EchImport) import =
@@ -1440,6 +1480,7 @@ int main(void)
     tcase_add_test(cases, kernels_by_ranges_and_grids);
     tcase_add_test(cases, functions_of_python_move_their_arrays);
     tcase_add_test(cases, backward_is_of_the_module_whose_forward_made_it);
+    tcase_add_test(cases, compiled_graphs_tell_modules);
     tcase_add_test(cases, library_calls);
     tcase_add_test(cases, calls_of_several_classes);
     tcase_add_test(cases, the_only_device);

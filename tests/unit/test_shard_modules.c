@@ -24,10 +24,10 @@ typedef enum { ALONE, IN_BUCKETS, AS_VIEWS } Sums; /* one device's; gradients co
 
 typedef struct {
     Sums sums;
-    unsigned passes;                                           /* forward and backward, before the optimizer; 0: one */
-    bool kept_gradients;                                       /* from step to step */
-    bool clipped;                                              /* by their length */
-    bool stateless, loop, no_modules, compiled, split, shared; /* shared: a block's weight is used by the root, too */
+    unsigned passes;                                 /* forward and backward, before the optimizer; 0: one */
+    bool kept_gradients;                             /* from step to step */
+    bool clipped;                                    /* by their length */
+    bool stateless, loop, no_modules, split, shared; /* shared: a block's weight is used by the root, too */
 } Made;
 
 typedef struct {
@@ -171,7 +171,7 @@ static EchTrace *step(const Made *how)
         }
         if (how->shared)
             product(s, "forward", "aten::linear\nnn.Module: GPT", s->w[0], sizes[0]);
-        kernel(s, "loss", how->compiled ? NODE "CompiledFunctionBackward\nTorch-Compiled Region: 0/0" : NODE "NllLossBackward0");
+        kernel(s, "loss", NODE "NllLossBackward0");
         use(s, s->x, ECH_WRITE, MB);
         for (int k = N_WEIGHTS; k-- > 0;)
             backward(s, k, pass == 0);
@@ -241,7 +241,6 @@ static const struct {
     {{.sums = IN_BUCKETS}, "shard:weights=false", "at most 8 MiB on one", 16 * MB + 8 * MB + MB + 16 * MB + 16 * MB + 4 * MB, 0, 0},
     {{.sums = ALONE}, "shard", "over=8 says of how many it is one", 0, 0, 0},
     {{.sums = IN_BUCKETS, .no_modules = true}, "shard", "it repeats no module", 0, 0, 0},
-    {{.sums = IN_BUCKETS, .no_modules = true, .compiled = true}, "shard", "captured without that it does", 0, 0, 0},
     {{.sums = IN_BUCKETS}, "shard:modules=layers.*", "none fits modules=", 0, 0, 0},
     {{.sums = IN_BUCKETS, .stateless = true}, "shard:weights=false", "its optimizer keeps no state", 0, 0, 0},
     {{.sums = ALONE, .split = true}, "shard", "are split over devices already", 0, 0, 0},

@@ -50,9 +50,11 @@ def _type_of(value):
     return NAMES.get(kind, kind)
 
 
-def _text(name, values, elements=None, numbers=False):
-    """The last type is no type but the elements that the kernel goes over, where they are known; @numbers: whole ones among the values stand for themselves."""
+def _text(name, values, elements=None, numbers=False, directions=()):
+    """The last type is no type but the elements that the kernel goes over, where they are known; @numbers: whole ones among the values stand for themselves;
+    @directions: "out " or "inout " before the type of what is written."""
     types = [str(value) if numbers and type(value) is int and value >= 0 else _type_of(value) for value in values]
+    types = [one + kind for one, kind in zip(directions, types)] if directions else types
     sizes = ", ".join(str(list(value.shape)) if isinstance(value, torch.Tensor) else "[]" for value in values)
     return "%s, sizes = [%s, []], types = [%s]" % (name, sizes, ", ".join(types + [str(elements or "-")]))
 
@@ -111,15 +113,23 @@ def with_lengths(given, attend, *args, **named):
         _lengths_of(None, 0, None, 0, 0, None, 0)
 
 
+def _direction(name, value, changed):
+    """Of an argument as TorchInductor names it."""
+    if not isinstance(value, torch.Tensor):
+        return ""
+    return "inout " if name.startswith(("in_out_ptr", "ws_ptr")) else "out " if name.startswith("out_ptr") else "inout " if name in changed else ""
+
+
 def _inductor(heuristics):
     def text(autotuner, values):
         """xnumel times r0_numel and so on; kernels that are several in one have xnumel_0, xnumel_1."""
-        parts = {}
-        for name, value in zip(autotuner.fn.arg_names, values):
+        parts, names, changed = {}, autotuner.fn.arg_names, autotuner.inductor_meta.get("mutated_arg_names") or ()
+        for name, value in zip(names, values):
             if "numel" in name and type(value) is int:
                 part = name.split("numel")[1]
                 parts[part] = parts.get(part, 1) * value
-        return _text(autotuner.inductor_meta.get("kernel_name", "triton_"), values, sum(parts.values()))
+        directions = [_direction(name, value, changed) for name, value in zip(names, values)] if len(names) >= len(values) else ()
+        return _text(autotuner.inductor_meta.get("kernel_name", "triton_"), values, sum(parts.values()), directions=directions)
 
     launch = heuristics.CachingAutotuner.run
 

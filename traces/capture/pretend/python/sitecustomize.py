@@ -44,6 +44,7 @@ class _Modules:
         self.pop = torch.cuda.nvtx.range_pop
         self.compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
         self.tracing = torch.jit.is_tracing
+        self.graphs = torch.fx.GraphModule
 
     def open(self):
         self.hooks = [self.of_all.register_module_forward_pre_hook(self.before)]
@@ -63,14 +64,22 @@ class _Modules:
         if name is None:
             for path, inner in module.named_modules():  # the outermost module that is called names those below it
                 if inner not in self.names:
-                    self.names[inner] = "nn.Module: %s (%s)" % (path, type(inner).__name__) if path else "nn.Module: %s" % type(inner).__name__
+                    kind = type(getattr(inner, "_orig_mod", inner)).__name__  # what torch.compile wraps
+                    path = ".".join(part for part in path.split(".") if part != "_orig_mod")
+                    self.names[inner] = "nn.Module: %s (%s)" % (path, kind) if path else "nn.Module: %s" % kind
             name = self.names[module]
         return name
+
+    def of_compiler(self, module, within):
+        """What torch.compile makes where it cuts a graph (DDP's buckets) is none of the program's modules."""
+        return type(module).__module__.startswith("torch._dynamo.backends.") or within and isinstance(module, self.graphs)
 
     def before(self, module, inputs):
         if self.compiling() or self.tracing():
             return
         stack = self.entered.__dict__.setdefault("stack", [])
+        if self.of_compiler(module, stack):
+            return
         try:
             self.push(self.name_of(module))
             stack.append(module)
@@ -267,6 +276,8 @@ class _Recorder:
         import warnings
         warnings.filterwarnings("ignore", message="Using `torch.compile.module.` when there are global hooks")  # ours do nothing there
         hooks.open()
+        import pretend_regions
+        pretend_regions.hooks.append(hooks)
         kinds = (hooks, self.operators) if self.operators is not None else (hooks,)
         _finder.when("torch.export._trace", lambda there: _pause_in(there, ("_export", "_export_for_training"), *kinds), "torch.export sees ranges that it may trip over")
 
@@ -321,6 +332,8 @@ def _install(torch):
     pretend_values.install_lengths(_finder)
     import pretend_generated
     pretend_generated.install(_finder)
+    import pretend_regions
+    pretend_regions.install(_finder)
     import pretend_triton
     pretend_triton.install(_finder)
 

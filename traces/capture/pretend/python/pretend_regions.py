@@ -1,0 +1,176 @@
+"""Of which module each kernel is that torch.compile compiled. TorchInductor knows where each node of its graphs came from, whoever calls what it wrote only the function; so
+what it writes says so itself, and what it keeps of that on disk is found by captures alone. Modules are named from the one (or the function) that was compiled on, since one
+compiled block stands for all that are alike: sim/import/pretend.c joins that to the module that is called."""
+import functools
+import re
+import threading
+
+import torch
+
+_push, _pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
+FORWARD, BACKWARD = "nn.Module below: ", "backward of nn.Module below: "
+
+
+def install(finder):
+    _compile_in_place()
+    otherwise = "modules of what torch.compile compiles are not told"
+    for module, kind in (("ir", "ExternKernel"), ("scheduler", "BaseScheduling"), ("codegen.simd", "SIMDScheduling"), ("codegen.triton", "TritonScheduling")):
+        finder.when("torch._inductor." + module, functools.partial(_written, kind), otherwise)
+    for module in ("codecache", "output_code"):  # up to 2.5, and later
+        finder.when("torch._inductor." + module, _called, otherwise)
+    finder.when("torch._inductor.codecache", _kept, otherwise)
+
+
+# ---- what a compiled graph says while it runs ----
+
+_running = threading.local()  # names: of the modules that are open, None outside of all graphs
+
+
+def within(*names):
+    """From here on kernels are of these modules, outermost first."""
+    before = getattr(_running, "names", None)
+    if before is None or before == names:
+        return
+    for _ in before:
+        _pop()
+    for name in names:
+        _push(name)
+    _running.names = names
+
+
+def _called(module):
+    kind = getattr(module, "CompiledFxGraph", None)
+    if kind is None or "__call__" not in vars(kind):
+        return
+    torch._echelon_within = within
+    call = kind.__call__
+
+    @functools.wraps(call)
+    def called(graph, *given, **named):
+        around, _running.names = getattr(_running, "names", None), ()
+        try:
+            return call(graph, *given, **named)
+        finally:
+            within()
+            _running.names = around
+
+    kind.__call__ = called
+
+
+# ---- what is written into it ----
+
+def _name(path, kind):
+    """Of "L['self'].blocks.0.qkv" "blocks.0.qkv (Linear)", of "G['model']" "GPT"; None of what is no such path."""
+    path = re.sub(r"\._compiled_call_impl\b.*?\.__self__", "", path)  # module.compile() within what is compiled
+    path = re.sub(r"\._modules\['([^']*)'\]|\['?([^'\]]*)'?\]", lambda found: "." + (found[1] or found[2]), re.sub(r"^[LG]\['[^']*'\]", "", path)).strip(".")
+    kind = (kind if isinstance(kind, str) else kind.__name__).split(".")[-1]
+    return ("%s (%s)" % (path, kind) if path else kind) if re.fullmatch(r"[\w.]*", path) else None
+
+
+def _stack(node):
+    """Of a node of a graph: whether it is of a backward pass, and of which modules, outermost first, or of which optimizer's step."""
+    backward = node.meta.get("fwd_nn_module_stack") or node.meta.get("partitioner_tag") == "is_backward"
+    stack = node.meta.get("fwd_nn_module_stack" if backward else "nn_module_stack") or {}
+    names = (_name(*told[:2]) for told in stack.values())
+    step = re.search(r"torch/optim/(\w+)\.py\", line \d+, in step\n", node.meta.get("stack_trace") or "") if not stack else None
+    if step is not None:  # whose own range is left out of what is compiled
+        return False, ("Optimizer.step#%s.step" % step[1],)
+    return bool(backward), tuple(name for name in names if name is not None)
+
+
+def _is_view(node):
+    return not isinstance(node.target, torch._ops.OpOverload) or node.target.is_view or node.target is torch.ops.aten.reshape.default
+
+
+def _agreed(stacks):
+    """The modules that most of @stacks stand in; of as many, those of the last."""
+    agreed = ()
+    while True:
+        next_ones = [stack[len(agreed)] if len(stack) > len(agreed) else None for stack in stacks]
+        most = max(reversed(next_ones), key=next_ones.count, default=None)
+        if most is None:
+            return agreed
+        agreed += (most,)
+        stacks = [stack for stack in stacks if stack[:len(agreed)] == agreed]
+
+
+def _nodes_of(kernel):
+    if not isinstance(kernel, (list, tuple)):
+        return [kernel.origin_node] if kernel.get_origin_node() is not None else list(kernel.origins)
+    return [node for part in kernel if getattr(part, "node", None) is not None for node in part.node.origins]
+
+
+def modules_of(kernel, of_forward):
+    """What within() is to be called with: of an ExternKernel, or of what the scheduler makes one kernel of, in a graph of a forward pass or of a backward one."""
+    nodes = {node: None for node in _nodes_of(kernel) if node.op == "call_function"}
+    nodes = [node for node in nodes if not _is_view(node)] or list(nodes)
+    if len({node.graph for node in nodes}) == 1:
+        graph = nodes[0].graph
+        if not hasattr(graph, "_echelon_places"):
+            graph._echelon_places = {node: i for i, node in enumerate(graph.nodes)}
+        nodes.sort(key=lambda node: graph._echelon_places.get(node, -1))
+    told = [_stack(node) for node in nodes]
+    backward = any(of for of, _ in told) and not of_forward  # which a forward pass may begin, and which may make again what that made
+    prefix = BACKWARD if backward else FORWARD
+    return [name if name.startswith("Optimizer.") else prefix + name for name in _agreed([stack for of, stack in told if of == backward or of_forward])]
+
+
+def _written(kind, module):
+    kind = getattr(module, kind, None)
+    if kind is None or "codegen_comment" not in vars(kind):
+        return
+    comment = kind.codegen_comment
+
+    @functools.wraps(comment)
+    def commented(self, about, *rest, **named):
+        comment(self, about, *rest, **named)
+        from torch._inductor.virtualized import V
+        wrapper, kernel = (about, self) if hasattr(self, "origins") else (V.graph.wrapper_code, about)
+        if not V.graph.cpp_wrapper and type(wrapper).__name__ in ("WrapperCodeGen", "PythonWrapperCodegen", "SubgraphPythonWrapperCodegen"):
+            wrapper.writeline("torch._echelon_within(%s)" % ", ".join(map(repr, modules_of(kernel, not V.graph.is_backward))))
+
+    kind.codegen_comment = commented
+
+
+def _kept(module):
+    """What is written hangs on the names, and is of no use to a program without this: the disk keeps it apart."""
+    details = module.FxGraphHashDetails
+    make = details.__init__
+
+    @functools.wraps(make)
+    def made(self, graph, *given, **named):
+        make(self, graph, *given, **named)
+        self.echelon_modules = [_stack(node) for node in graph.graph.nodes]
+
+    details.__init__ = made
+
+
+# ---- modules that compile themselves ----
+
+hooks = []  # the recorder's of modules, once there is one
+
+
+def _compile_in_place():
+    """module.compile() compiles hooks as well, ours among them, which say nothing then."""
+    compile_it = getattr(torch.nn.Module, "compile", None)  # from 2.1 on
+    if compile_it is None:
+        return
+
+    @functools.wraps(compile_it)
+    def compiled(self, *given, **named):
+        compile_it(self, *given, **named)
+        run = self._compiled_call_impl
+
+        @functools.wraps(run)
+        def called(*values, **more):
+            if torch.compiler.is_compiling() or not hooks:
+                return run(*values, **more)
+            hooks[0].before(self, values)
+            try:
+                return run(*values, **more)
+            finally:
+                hooks[0].after(self, values, None)
+
+        self._compiled_call_impl = called
+
+    torch.nn.Module.compile = compiled
