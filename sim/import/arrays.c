@@ -165,7 +165,8 @@ const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses
         if (access <= ECH_ADDRESS_INPUT) {
             access = access_of(access, place, writes, again ? before : NULL);
             *ret_inferred += uses[i].access == ECH_ADDRESS_ANY;
-        }
+        } else if (access == ECH_ADDRESS_INOUT)
+            access = place->used ? ECH_ADDRESS_UPDATE : ECH_ADDRESS_WRITE;
         *before = (EchAddressUse){uses[i].address, uses[i].bytes, access};
         add_use(self, place, &uses[i], access != ECH_ADDRESS_WRITE, access >= ECH_ADDRESS_WRITE);
     }

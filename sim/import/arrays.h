@@ -15,7 +15,8 @@ typedef enum {
     ECH_ADDRESS_INPUT, /**< Reads, unless nothing was there. */
     ECH_ADDRESS_READ,
     ECH_ADDRESS_WRITE,
-    ECH_ADDRESS_UPDATE /**< Reads and writes. */
+    ECH_ADDRESS_UPDATE, /**< Reads and writes. */
+    ECH_ADDRESS_INOUT   /**< Writes, and reads unless nothing was there. */
 } EchAddressAccess;
 
 /** Of one op, by address. */

@@ -1029,46 +1029,74 @@ static size_t last_array(const EchGpuInput *inputs, size_t n)
     return last;
 }
 
-/* A kernel that TorchInductor or CuTe compiled: its inputs and then its outputs, of which one is taken to be where none is told; where there is but one tensor,
- * it changes in place. */
-static void generated(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
+static bool tells_written(const EchGpuInput *inputs, size_t n)
 {
-    uint64_t most = 0, iteration = iterated(inputs, n), rows = 0;
-    size_t last = last_array(inputs, n);
-    bool embeds = strstr(name, "_embedding") != NULL, told = false;
-    if (last == n)
-        return;
+    bool told = false;
     for (size_t i = 0; i < n; i++)
         told |= inputs[i].written;
-    for (size_t i = 0; i <= last; i++) {
+    return told;
+}
+
+/* What a kernel that TorchInductor or CuTe compiled does with each of @inputs: these are its inputs and then its outputs, of which one is taken to be where
+ * none is told. Appended to @uses. */
+static void generated_uses(const char *name, const EchGpuInput *inputs, size_t n, GArray *uses)
+{
+    uint64_t iteration = iterated(inputs, n), rows = 0;
+    size_t last = last_array(inputs, n);
+    bool embeds = strstr(name, "_embedding") != NULL, told = tells_written(inputs, n);
+    for (size_t i = 0; i < n; i++) {
         const EchGpuInput *input = &inputs[i];
-        if (!input->known || input->list || input->rank == 0)
-            continue;
-        bool written = told ? input->written : i == last;
-        uint64_t elements = touched(input, iteration);
-        most = MAX(most, input->numel);
-        if (told && written && iteration > 0)
-            elements = MIN(input->numel, iteration); /* of each that it goes over it writes one, of a table that is added to, too */
-        if (written) {
-            ret->written = ech_bytes_add(ret->written, bytes_of(elements, input->dtype));
-            ret->dtype = input->dtype;
-        }
-        if (written && !input->updated)
-            continue;
+        bool array = input->known && !input->list && input->rank > 0;
+        EchGpuUse use = {.writes = told ? input->written : i == last};
+        use.reads = !use.writes || input->updated;
+        uint64_t elements = !array ? input->typed : touched(input, iteration);
+        if (told && use.writes && iteration > 0)
+            elements = MIN(elements, iteration); /* of each that it goes over it writes one, of a table that is added to, too */
         /* A table of rows behind what says which of them. */
-        if (rows > 0 && input->rank == 2 && !is_whole(input->dtype)) {
+        if (array && use.reads && rows > 0 && input->rank == 2 && !is_whole(input->dtype)) {
             elements = MIN(elements, ech_bytes_mul(rows, dim(input, 0)));
             rows = 0;
         }
-        if (embeds && is_whole(input->dtype)) {
+        if (array && use.reads && embeds && is_whole(input->dtype)) {
             rows = input->numel;
             embeds = false;
         }
-        ret->read = ech_bytes_add(ret->read, bytes_of(elements, input->dtype));
+        use.bytes = bytes_of(elements, input->dtype);
+        g_array_append_val(uses, use);
+    }
+}
+
+void ech_gpu_generated_uses(const char *name, const EchGpuInput *inputs, size_t n, GArray *uses)
+{
+    if (!tells_written(inputs, n))
+        return;
+    guint first = uses->len, kept = first;
+    generated_uses(name, inputs, n, uses);
+    for (size_t i = 0; i < n; i++)
+        if (inputs[i].typed)
+            g_array_index(uses, EchGpuUse, kept++) = g_array_index(uses, EchGpuUse, first + i);
+    g_array_set_size(uses, kept);
+}
+
+/* Of a kernel that has but one array, and does not tell what it writes, that changes in place. */
+static void generated(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret)
+{
+    size_t last = last_array(inputs, n);
+    if (last == n)
+        return;
+    g_autoptr(GArray) uses = g_array_new(FALSE, FALSE, sizeof(EchGpuUse));
+    generated_uses(name, inputs, n, uses);
+    uint64_t most = 0, iteration = iterated(inputs, n);
+    for (size_t i = 0; i < n; i++) {
+        const EchGpuUse *use = &g_array_index(uses, EchGpuUse, i);
+        ret->read = ech_bytes_add(ret->read, use->reads ? use->bytes : 0);
+        ret->written = ech_bytes_add(ret->written, use->writes ? use->bytes : 0);
+        ret->dtype = use->writes ? inputs[i].dtype : ret->dtype;
+        most = MAX(most, inputs[i].known && !inputs[i].list ? inputs[i].numel : 0);
     }
     ret->kind = ECH_GPU_OP_OTHER;
     ret->elements = iteration > 0 ? iteration : most;
-    ret->read = ret->read > 0 || told ? ret->read : ret->written;
+    ret->read = ret->read > 0 || tells_written(inputs, n) ? ret->read : ret->written;
 }
 
 static bool softmax(const Call *c, EchGpuOperator *ret)

@@ -18,7 +18,7 @@ typedef struct {
     int64_t integers[ECH_GPU_MAX_INTEGERS];     /**< A concrete "[14, 14]" or "1". */
     uint8_t rank, n_strides, n_integers, dtype; /**< EchDtype */
     bool list, known, truth, fraction; /**< list: of tensors; known: it has dimensions; truth: a concrete "True"; fraction: a number between 0 and 1. */
-    bool written, updated;             /**< Of what a generated kernel is called with: told to be its result; read as well. */
+    bool typed, written, updated;      /**< Its type is told; of what a generated kernel is called with: so is that it writes it; and reads it as well. */
 } EchGpuInput;
 
 typedef enum {
@@ -61,6 +61,12 @@ typedef struct {
     uint16_t head; /**< ATTENTION: a head's dimension; 0: not known. */
 } EchGpuOperator;
 
+/** What a kernel does with one array: so many bytes of it each. */
+typedef struct {
+    EchBytes bytes;
+    bool reads, writes;
+} EchGpuUse;
+
 /** Of the sequences of one call of attention; 0 where not known. */
 typedef struct {
     uint64_t sequences, queries, keys; /**< queries, keys: of all together. */
@@ -72,6 +78,9 @@ typedef struct {
 EchDtype ech_gpu_torch_dtype(const char *text, size_t n);
 /** Work of the PyTorch operator @name ("aten::addmm"). kind is ECH_GPU_OP_NONE where no input has a shape. */
 void ech_gpu_operator_of(const char *name, const EchGpuInput *inputs, size_t n, EchGpuOperator *ret);
+/** What a kernel does with each array that it is called with, of a range that tells which it writes: @uses (EchGpuUse) is appended to, by nothing where none is
+ * told. */
+void ech_gpu_generated_uses(const char *name, const EchGpuInput *inputs, size_t n, GArray *uses);
 /** Work of attention over sequences of @lengths, or of its gradient, as @name says: @inputs are [tokens, heads, depth] (a gradient's own before it), and keys
  * and values of as many dimensions or [pages, tokens, heads, depth]; FlexAttention's as its mask leaves scores. Leaves @ret as it is where they are not. */
 void ech_gpu_attention_lengths(const char *name, const EchGpuInput *inputs, size_t n, const EchGpuLengths *lengths, EchGpuOperator *ret);

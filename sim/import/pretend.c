@@ -89,7 +89,7 @@ typedef struct {
     size_t n;
     EchId string;            /* Of a kernel or of a program's; ECH_NONE until asked for. */
     EchArguments *arguments; /* Likewise; NULL. */
-    char *directions;        /* Of a generated kernel's range (ech_range_directions); likewise. "": it tells none. */
+    GArray *uses;            /* EchGpuUse: of a generated kernel's range; likewise. */
 } Text;
 
 /* An open range, and whether it says sizes. */
@@ -1160,21 +1160,24 @@ static const EchArguments *arguments_of(Reader *r, Text *text)
     return text->arguments;
 }
 
+enum { MAX_INPUTS = 4096 };
+
 /* What the range of the kernel that was launched last, which is the kernel's own, tells of its @n arrays; NULL where it does not. */
-static const char *directions_of(Reader *r, size_t n)
+static const EchGpuUse *told_uses(Reader *r, size_t n)
 {
     const Kernel *kernel = r->launched && r->kernels->len > 0 ? &g_array_index(r->kernels, Kernel, r->kernels->len - 1) : NULL;
     if (!kernel || kernel->item != r->worked || kernel->call == UINT32_MAX)
         return NULL;
-    const Text *kernels = r->launched;
     Text *range = &g_array_index(r->texts, Text, g_array_index(r->calls, Call, kernel->call).name - 1);
-    if (range->n <= kernels->n || memcmp(range->at, kernels->at, kernels->n) != 0 || range->at[kernels->n] != ',')
+    if (range->n <= r->launched->n || memcmp(range->at, r->launched->at, r->launched->n) != 0 || range->at[r->launched->n] != ',')
         return NULL;
-    if (!range->directions) {
-        range->directions = ech_range_directions(plain(r, range->at, range->n));
-        range->directions = range->directions ? range->directions : g_strdup("");
+    if (!range->uses) {
+        range->uses = g_array_new(FALSE, FALSE, sizeof(EchGpuUse));
+        g_autofree EchGpuInput *inputs = g_new(EchGpuInput, MAX_INPUTS);
+        const char *name = plain(r, range->at, range->n);
+        ech_gpu_generated_uses(name, inputs, ech_range_inputs(name, ECH_DTYPE_F32, inputs, MAX_INPUTS), range->uses);
     }
-    return strlen(range->directions) == n ? range->directions : NULL;
+    return range->uses->len == n && n > 0 ? &g_array_index(range->uses, EchGpuUse, 0) : NULL;
 }
 
 static bool add_arguments(Reader *r, GError **error)
@@ -1183,12 +1186,12 @@ static bool add_arguments(Reader *r, GError **error)
         return false;
     static const EchArguments unknown = {0};
     const GArray *list = r->lines.list;
-    const char *directions = directions_of(r, list->len / 2);
-    for (guint i = 0; directions && i < list->len; i += 2) {
-        EchAddressAccess access = directions[i / 2] == 'r' ? ECH_ADDRESS_READ : directions[i / 2] == 'w' ? ECH_ADDRESS_WRITE : ECH_ADDRESS_UPDATE;
-        ech_capture_use(r->capture, r->worked, (EchAddressUse){g_array_index(list, uint64_t, i + 1), 0, access});
+    const EchGpuUse *uses = told_uses(r, list->len / 2);
+    for (guint i = 0; uses && i < list->len; i += 2) {
+        EchAddressAccess access = !uses[i / 2].writes ? ECH_ADDRESS_READ : uses[i / 2].reads ? ECH_ADDRESS_INOUT : ECH_ADDRESS_WRITE;
+        ech_capture_use(r->capture, r->worked, (EchAddressUse){g_array_index(list, uint64_t, i + 1), uses[i / 2].bytes, access});
     }
-    if (directions) {
+    if (uses) {
         ech_capture_item(r->capture, r->worked)->told = true;
         return true;
     }
@@ -1211,8 +1214,6 @@ static bool add_arguments(Reader *r, GError **error)
 }
 
 /* ---- sizes ---- */
-
-enum { MAX_INPUTS = 4096 };
 
 /* The range of a function of autograd that is written in Python: no operator of PyTorch's, whose results its name and the shapes of its inputs would tell, and
  * of what type these are it does not say. */
@@ -1670,7 +1671,7 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
 static void clear_text(gpointer text)
 {
     g_free(((Text *)text)->arguments);
-    g_free(((Text *)text)->directions);
+    g_clear_pointer(&((Text *)text)->uses, g_array_unref);
 }
 
 static bool pretend_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)

@@ -83,6 +83,7 @@ static void read_types(const char *name, EchGpuInput *inputs, size_t n)
         at += before;
         size_t length = strcspn(at, ",]");
         EchDtype dtype = ech_dtype_parse(at, length);
+        inputs[i].typed = dtype != ECH_DTYPE_NONE;
         inputs[i].written = before > 0;
         inputs[i].updated = before == 6;
         if (dtype != ECH_DTYPE_NONE) {
@@ -119,23 +120,6 @@ size_t ech_range_inputs(const char *name, EchDtype dtype, EchGpuInput *inputs, s
             inputs[i].dtype = ECH_DTYPE_PRED;
     read_types(name, inputs, n);
     return n;
-}
-
-char *ech_range_directions(const char *name)
-{
-    const char *at = strstr(name, ", types = [");
-    g_autoptr(GString) told = g_string_new(NULL);
-    bool any = false;
-    for (at = at ? at + 11 : ""; *at && *at != ']';) {
-        size_t before = direction_length(at), length = strcspn(at + before, ",]");
-        if (ech_dtype_parse(at + before, length) != ECH_DTYPE_NONE)
-            g_string_append_c(told, before == 0 ? 'r' : before == 4 ? 'w' : 'u');
-        any |= before > 0;
-        at += before + length;
-        at += *at == ',';
-        at += *at == ' ';
-    }
-    return any ? g_string_free(g_steal_pointer(&told), FALSE) : NULL;
 }
 
 bool ech_range_tells_types(const char *name)

@@ -13,9 +13,6 @@ size_t ech_range_bare_length(const char *name);
 /** The inputs of the call, at most @room (>= 1) of them: arrays, of @dtype where no type is told and the operator says none; what has no dimensions is a number
  * or the like; the arrays of an operator on lists are one. */
 size_t ech_range_inputs(const char *name, EchDtype dtype, EchGpuInput *inputs, size_t room);
-/** What the range @name tells of each array that its kernel is called with, in their order: 'r' read, 'w' written, 'u' both; NULL where it tells of none that
- * it is written. Owned by the caller. */
-char *ech_range_directions(const char *name);
 /** Whether the range @name tells types. */
 bool ech_range_tells_types(const char *name);
 /** Gives each array of @inputs, of a range that tells no types, that of an array as large among those of the call that is around it, @outer, which does: what

@@ -48,6 +48,7 @@ static const char *const reasons[] = {
     [ECH_REMAT_PRODUCT] = "matrix products would have to run again (products=true)",
     [ECH_REMAT_DEEP] = "too much would have to run again",
     [ECH_REMAT_LONG] = "the loops behind them take longer than they are not needed for",
+    [ECH_REMAT_ACROSS] = "made in one kernel with what another module makes, which is kept",
 };
 
 /* Choosing */
@@ -398,19 +399,24 @@ static void say_nothing(const RematOptions *o, const EchRemat *r, bool fitting, 
     }
 }
 
+/* The trace as modules' checkpoints are planned for it. */
+static EchTrace *ready_for_modules(const RematOptions *o, const EchDevice *device, EchTrace *in, GError **error)
+{
+    g_auto(EchSurvey) as_is = {0}, survey = {0};
+    if (!ech_survey_init(&as_is, in, device))
+        return ech_trace_ref(in);
+    g_autoptr(EchTrace) whole = ech_remat_undo_updates(&as_is, in, o->modules, error);
+    if (!whole || !ech_survey_init(&survey, whole, device))
+        return g_steal_pointer(&whole);
+    return ech_remat_keep_inputs(&survey, o->modules, o->products != 0, error);
+}
+
 static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
 {
     const RematOptions *o = options;
     const EchRematAsked asked = {.names = o->names, .keep = o->keep, .above = o->above, .products = o->products};
-    g_auto(EchSurvey) before = {0};
     g_auto(Round) round = {0}, nested = {0};
-    g_autoptr(EchTrace) ready = NULL;
-    if (*o->modules == '\0')
-        ready = ech_schedule_sooner(in, device, error);
-    else if (ech_survey_init(&before, in, device))
-        ready = ech_remat_keep_inputs(&before, o->modules, o->products != 0, error);
-    else
-        ready = ech_trace_ref(in);
+    g_autoptr(EchTrace) ready = *o->modules == '\0' ? ech_schedule_sooner(in, device, error) : ready_for_modules(o, device, in, error);
     if (ready == NULL)
         return NULL;
     if (!round_init(&round, ready, device, &asked)) {

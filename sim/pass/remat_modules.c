@@ -106,23 +106,11 @@ static void keep_casts(const EchRemat *r)
     }
 }
 
-bool ech_remat_choose_modules(EchRemat *remat, const char *modules)
+/* What goes together: all of it, or as many as do. */
+static void plan_wanted(EchRemat *r)
 {
-    EchRemat *r = remat;
-    g_auto(GStrv) patterns = g_strsplit(modules, ECH_MODULES_OR, -1);
-    bool any = false;
-    for (guint k = 0; k < r->arrays->len; k++) {
-        EchRematArray *a = ech_remat_array(r, k);
-        size_t n = 0;
-        const char *module = ech_modules_find(r->s, a->maker, patterns, &n);
-        any |= module != NULL;
-        a->chosen = module && !r->is_gathered[a->buffer] && !ech_modules_is_backward(r->s, a->maker) && ech_modules_is_backward(r->s, a->back) &&
-                    !is_result(r, a, module, n);
-    }
-    keep_casts(r);
     if (ech_remat_plan(r) == ECH_REMAT_OK)
-        return any;
-    /* Not all at once: as many as go together. */
+        return;
     g_autofree bool *wanted = g_new(bool, r->arrays->len + 1);
     for (guint k = 0; k < r->arrays->len; k++) {
         wanted[k] = ech_remat_array(r, k)->chosen;
@@ -137,6 +125,63 @@ bool ech_remat_choose_modules(EchRemat *remat, const char *modules)
             ech_remat_decline(r, a, why);
     }
     (void)ech_remat_plan(r);
+}
+
+/* Whether @run takes what an op outside of its own module would have to make again. */
+static bool takes_from_outside(const EchRemat *r, const EchRematRun *run, char *const *patterns)
+{
+    size_t n = 0, n_other = 0;
+    const char *module = ech_modules_find(r->s, run->op, patterns, &n);
+    bool takes = false;
+    for (uint32_t i = run->first_input; module && !takes && i < run->first_input + run->n_inputs; i++) {
+        const EchRematInput *input = ech_remat_input(r, i);
+        if (input->kind != ECH_REMAT_VALUE)
+            continue;
+        const char *other = ech_modules_find(r->s, ech_remat_run(r, ech_remat_value(r, input->id)->run)->op, patterns, &n_other);
+        takes = !other || n_other != n || memcmp(other, module, n) != 0;
+    }
+    return takes;
+}
+
+/* A checkpoint runs its own module again, from what that was given: what a compiler made in one kernel of the end of one and the beginning of the next is kept.
+ * Returns whether any is, that was not before. */
+static bool keep_across(EchRemat *r, char *const *patterns)
+{
+    bool any = false;
+    for (guint k = 0; k < r->runs->len; k++) {
+        const EchRematRun *run = ech_remat_run(r, k);
+        if (!takes_from_outside(r, run, patterns))
+            continue;
+        for (uint32_t v = run->value; v != UINT32_MAX; v = ech_remat_value(r, v)->next) {
+            uint32_t at = r->array_of[ech_remat_value(r, v)->buffer];
+            EchRematArray *a = at != UINT32_MAX ? ech_remat_array(r, at) : NULL;
+            if (!a || !a->chosen)
+                continue;
+            a->chosen = false;
+            ech_remat_decline(r, a, ECH_REMAT_ACROSS);
+            any = true;
+        }
+    }
+    return any;
+}
+
+bool ech_remat_choose_modules(EchRemat *remat, const char *modules)
+{
+    EchRemat *r = remat;
+    g_auto(GStrv) patterns = g_strsplit(modules, ECH_MODULES_OR, -1);
+    bool any = false;
+    for (guint k = 0; k < r->arrays->len; k++) {
+        EchRematArray *a = ech_remat_array(r, k);
+        size_t n = 0;
+        const char *module = ech_modules_find(r->s, a->maker, patterns, &n);
+        any |= module != NULL;
+        a->chosen = module && !r->is_gathered[a->buffer] && !ech_modules_is_backward(r->s, a->maker) && ech_modules_is_backward(r->s, a->back) &&
+                    !is_result(r, a, module, n);
+    }
+    keep_casts(r);
+    do
+        plan_wanted(r);
+    while (keep_across(r, patterns));
     return any;
 }
 
@@ -241,6 +286,98 @@ static void write_op(EchEdit *e, const EchSurvey *s, EchId i, EchId after)
     if (after != ECH_NONE)
         ech_trace_builder_dep(e->builder, e->map[after], 0);
     ech_edit_work(e, i, 1);
+}
+
+/* Whether op @i of @s, which torch.compile compiled, leaves the result of its use @u where all of what it reads lay. */
+static bool is_update(const EchSurvey *s, EchId i, uint32_t u, const bool *has_parts)
+{
+    const EchOp *op = &s->ops[i];
+    const EchUse *use = &s->uses[u];
+    const EchBuffer *buffer = &s->buffers[use->buffer];
+    bool reads = false;
+    for (uint32_t k = op->first_use; k < op->first_use + op->n_uses; k++)
+        reads |= s->uses[k].buffer == use->buffer && s->uses[k].access == ECH_READ;
+    return reads && use->access == ECH_WRITE && use->bytes == buffer->bytes && buffer->memory == s->hbm && !buffer->resident && buffer->alias_of == ECH_NONE &&
+           !has_parts[use->buffer];
+}
+
+/* The uses that are updates, of what forward passes of modules that fit made: whether there are any. */
+static bool find_updates(const EchSurvey *s, char *const *patterns, bool *updates)
+{
+    g_autofree bool *has_parts = g_new0(bool, s->n_buffers + 1), *of_forward = g_new0(bool, s->n_buffers + 1);
+    bool any = false;
+    size_t n;
+    for (EchId b = 0; b < s->n_buffers; b++)
+        if (s->buffers[b].alias_of != ECH_NONE)
+            has_parts[s->buffers[b].alias_of] = true;
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *op = &s->ops[i];
+        if (op->kind != ECH_OP_KERNEL || !ech_modules_find(s, i, patterns, &n))
+            continue;
+        bool compiled = g_str_has_prefix(ech_trace_string(s->t, op->name), "triton_"), forward = !ech_modules_is_backward(s, i);
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+            if (forward && s->uses[u].access == ECH_WRITE)
+                of_forward[s->uses[u].buffer] = true;
+            any |= updates[u] = compiled && of_forward[s->uses[u].buffer] && is_update(s, i, u, has_parts);
+        }
+    }
+    return any;
+}
+
+/* Writes op @i of @edit with its uses; what it updates goes to a buffer of its own: @now[buffer] is that from then on. */
+static void write_updates(EchEdit *edit, EchId i, const bool *updates, EchId *now)
+{
+    const EchSurvey *s = edit->survey;
+    const EchOp *op = &s->ops[i];
+    g_autoptr(GArray) old = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        if (!updates[u])
+            continue;
+        EchBuffer made = *ech_trace_builder_peek_buffer(edit->builder, now[s->uses[u].buffer]);
+        ech_edit_move_buffer(&made, s->hbm);
+        g_array_append_val(old, now[s->uses[u].buffer]);
+        EchId fresh = ech_trace_builder_buffer(edit->builder, made);
+        (void)ech_edit_memory(edit, ECH_OP_ALLOC, fresh);
+        now[s->uses[u].buffer] = fresh;
+    }
+    EchOp written = ech_edit_op(edit, i);
+    if (written.kind == ECH_OP_FREE)
+        written.target = now[op->target];
+    edit->map[i] = ech_trace_builder_op(edit->builder, written);
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        const EchUse *use = &s->uses[u];
+        EchId buffer = now[use->buffer];
+        for (uint32_t w = op->first_use, n = 0; use->access == ECH_READ && w < op->first_use + op->n_uses; w++) {
+            if (updates[w] && s->uses[w].buffer == use->buffer)
+                buffer = g_array_index(old, EchId, n);
+            n += updates[w];
+        }
+        ech_trace_builder_use(edit->builder, buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+    }
+    for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++)
+        ech_edit_dep(edit, &s->deps[d], 0);
+    ech_edit_work(edit, i, 1);
+    for (guint k = 0; k < old->len; k++)
+        (void)ech_edit_memory(edit, ECH_OP_FREE, g_array_index(old, EchId, k));
+}
+
+EchTrace *ech_remat_undo_updates(const EchSurvey *survey, EchTrace *trace, const char *modules, GError **error)
+{
+    const EchSurvey *s = survey;
+    g_auto(GStrv) patterns = g_strsplit(modules, ECH_MODULES_OR, -1);
+    g_autofree bool *updates = g_new0(bool, ech_trace_n_uses(s->t) + 1);
+    if (ech_trace_has_op(s->t, ECH_OP_LOOP) || !find_updates(s, patterns, updates))
+        return ech_trace_ref(trace);
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
+    g_auto(EchEdit) edit = {0};
+    ech_edit_init(&edit, s, builder);
+    g_autofree EchId *now = g_new(EchId, s->n_buffers + 1);
+    for (EchId b = 0; b < s->n_buffers; b++)
+        now[b] = b;
+    for (EchId i = 0; i < s->n; i++)
+        write_updates(&edit, i, updates, now);
+    ech_edit_loops(&edit, s->n_buffers);
+    return ech_trace_builder_finish(builder, error);
 }
 
 EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *modules, bool products, GError **error)

@@ -1025,6 +1025,39 @@ START_TEST(generated_kernels_by_what_they_go_over)
 }
 END_TEST
 
+/* Which arrays a generated kernel writes is told: several, one in place that has been used before, one of which it fills a part; and one that reads nothing. */
+START_TEST(generated_kernels_tell_what_they_write)
+{
+    g_autoptr(EchImport) import =
+        must_read(HEAD "name 1 \"triton_poi_fused_mul_0\"\n"
+                       "name 2 \"triton_poi_fused_mul_0, sizes = [[1024], [1024], [1024], [65536], []], types = [inout f32, bf16, out f32, out bf16, 1024]\"\n"
+                       "name 3 \"triton_poi_fused_full_1\"\n"
+                       "name 4 \"triton_poi_fused_full_1, sizes = [[1024], []], types = [out f32, 1024]\"\n"
+                       "name 5 \"triton_poi_fused_mul_0, sizes = [[1024], [1024], []], types = [bf16, out bf16, 1024]\"\n"
+                       "alloc 0 0 0 4096 4096 3 0\nalloc 0 0 0 8192 2048 3 0\nalloc 0 0 0 12288 4096 3 0\nalloc 0 0 0 131072 131072 3 0\n"
+                       "push 1 9 4\nkernel 2 0 0 3 1 1 1 128 1 1 0\nargs 0 4096\npop 3 9\n"
+                       "push 4 9 2\nkernel 5 0 0 1 8 1 1 128 1 1 0\nargs 0 4096 1 8192 2 12288 3 131072\npop 6 9\n"
+                       /* As many arrays as it is launched with, or nothing is told; nor of another kernel in its range. */
+                       "push 7 9 5\nkernel 8 0 0 1 8 1 1 128 1 1 0\nargs 0 8192 1 4096 2 12288\nkernel 9 0 0 3 8 1 1 128 1 1 0\nargs 0 12288 1 8192\npop 10 9\n"
+                       "end\n");
+    const EchTrace *t = import->trace;
+    ck_assert_uint_eq(moved(t, nth(t, ECH_OP_KERNEL, 0), ECH_READ), 0);
+    ck_assert_uint_eq(moved(t, nth(t, ECH_OP_KERNEL, 0), ECH_WRITE), 4096);
+    static const EchBytes expected[][2] = {{4096, 4096}, {2048, 0}, {0, 4096}, {0, 2048}}; /* read, written, of each array */
+    const EchOp *op = nth(t, ECH_OP_KERNEL, 1);
+    EchBytes got[4][2] = {{0}};
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        const EchUse *use = &ech_trace_uses(t)[u];
+        uint64_t address = ech_trace_buffers(t)[use->buffer].address;
+        got[address == 4096 ? 0 : address == 8192 ? 1 : address == 12288 ? 2 : 3][use->access == ECH_WRITE] += use->bytes;
+    }
+    for (size_t i = 0; i < 4; i++)
+        for (size_t k = 0; k < 2; k++)
+            ck_assert_msg(got[i][k] == expected[i][k], "array %zu: %" G_GUINT64_FORMAT " %s", i, got[i][k], k ? "written" : "read");
+    ck_assert_uint_eq(op->n_uses, 5);
+}
+END_TEST
+
 /* Bytes of what PyTorch launches, by hand. */
 START_TEST(operators)
 {
@@ -1512,6 +1545,7 @@ int main(void)
     tcase_add_test(cases, told_sectors);
     tcase_add_test(cases, operators_of_others_have_types);
     tcase_add_test(cases, generated_kernels_by_what_they_go_over);
+    tcase_add_test(cases, generated_kernels_tell_what_they_write);
     tcase_add_test(cases, operators);
     tcase_add_test(cases, sizes_of_sparse_matrices);
     tcase_add_test(cases, copies_to_places_of_their_own);

@@ -62,6 +62,7 @@ def _called(module):
 def _name(path, kind):
     """Of "L['self'].blocks.0.qkv" "blocks.0.qkv (Linear)", of "G['model']" "GPT"; None of what is no such path."""
     path = re.sub(r"\._compiled_call_impl\b.*?\.__self__", "", path)  # module.compile() within what is compiled
+    path = re.sub(r"^(.*\.(__self__|cell_contents)\b|L\['args'\]\[\d+\])", "L['self']", path)  # what decorators hand on
     path = re.sub(r"\._modules\['([^']*)'\]|\['?([^'\]]*)'?\]", lambda found: "." + (found[1] or found[2]), re.sub(r"^[LG]\['[^']*'\]", "", path)).strip(".")
     kind = (kind if isinstance(kind, str) else kind.__name__).split(".")[-1]
     return ("%s (%s)" % (path, kind) if path else kind) if re.fullmatch(r"[\w.]*", path) else None
