@@ -48,7 +48,6 @@ static const char *const reasons[] = {
     [ECH_REMAT_PRODUCT] = "matrix products would have to run again (products=true)",
     [ECH_REMAT_DEEP] = "too much would have to run again",
     [ECH_REMAT_LONG] = "the loops behind them take longer than they are not needed for",
-    [ECH_REMAT_ACROSS] = "made in one kernel with what another module makes, which is kept",
 };
 
 /* Choosing */
@@ -385,9 +384,7 @@ static void say_unmoved(const RematOptions *o, const EchRemat *r, EchDiag *diag)
 static void say_nothing(const RematOptions *o, const EchRemat *r, bool fitting, EchDiag *diag)
 {
     if (!fitting && r->arrays->len > 0)
-        ech_diag_remark(diag,
-                        "remat: left the trace as it is: no module of PyTorch whose path fits '%s' makes arrays that wait; 'run' names modules, and what "
-                        "torch.compile compiled is one",
+        ech_diag_remark(diag, "remat: left the trace as it is: no module of PyTorch whose path fits '%s' makes arrays that wait; 'run' names modules",
                         o->modules);
     else if (r->arrays->len > 0)
         say_unmoved(o, r, diag);
@@ -405,7 +402,7 @@ static EchTrace *ready_for_modules(const RematOptions *o, const EchDevice *devic
     g_auto(EchSurvey) as_is = {0}, survey = {0};
     if (!ech_survey_init(&as_is, in, device))
         return ech_trace_ref(in);
-    g_autoptr(EchTrace) whole = ech_remat_undo_updates(&as_is, in, o->modules, error);
+    g_autoptr(EchTrace) whole = ech_remat_undo_reuse(&as_is, in, o->modules, error);
     if (!whole || !ech_survey_init(&survey, whole, device))
         return g_steal_pointer(&whole);
     return ech_remat_keep_inputs(&survey, o->modules, o->products != 0, error);

@@ -106,65 +106,6 @@ static void keep_casts(const EchRemat *r)
     }
 }
 
-/* What goes together: all of it, or as many as do. */
-static void plan_wanted(EchRemat *r)
-{
-    if (ech_remat_plan(r) == ECH_REMAT_OK)
-        return;
-    g_autofree bool *wanted = g_new(bool, r->arrays->len + 1);
-    for (guint k = 0; k < r->arrays->len; k++) {
-        wanted[k] = ech_remat_array(r, k)->chosen;
-        ech_remat_array(r, k)->chosen = false;
-    }
-    for (guint k = 0; k < r->arrays->len; k++) {
-        EchRematArray *a = ech_remat_array(r, k);
-        a->chosen = wanted[k];
-        EchRematReason why = wanted[k] ? ech_remat_plan(r) : ECH_REMAT_OK;
-        a->chosen = wanted[k] && why == ECH_REMAT_OK;
-        if (why != ECH_REMAT_OK)
-            ech_remat_decline(r, a, why);
-    }
-    (void)ech_remat_plan(r);
-}
-
-/* Whether @run takes what an op outside of its own module would have to make again. */
-static bool takes_from_outside(const EchRemat *r, const EchRematRun *run, char *const *patterns)
-{
-    size_t n = 0, n_other = 0;
-    const char *module = ech_modules_find(r->s, run->op, patterns, &n);
-    bool takes = false;
-    for (uint32_t i = run->first_input; module && !takes && i < run->first_input + run->n_inputs; i++) {
-        const EchRematInput *input = ech_remat_input(r, i);
-        if (input->kind != ECH_REMAT_VALUE)
-            continue;
-        const char *other = ech_modules_find(r->s, ech_remat_run(r, ech_remat_value(r, input->id)->run)->op, patterns, &n_other);
-        takes = !other || n_other != n || memcmp(other, module, n) != 0;
-    }
-    return takes;
-}
-
-/* A checkpoint runs its own module again, from what that was given: what a compiler made in one kernel of the end of one and the beginning of the next is kept.
- * Returns whether any is, that was not before. */
-static bool keep_across(EchRemat *r, char *const *patterns)
-{
-    bool any = false;
-    for (guint k = 0; k < r->runs->len; k++) {
-        const EchRematRun *run = ech_remat_run(r, k);
-        if (!takes_from_outside(r, run, patterns))
-            continue;
-        for (uint32_t v = run->value; v != UINT32_MAX; v = ech_remat_value(r, v)->next) {
-            uint32_t at = r->array_of[ech_remat_value(r, v)->buffer];
-            EchRematArray *a = at != UINT32_MAX ? ech_remat_array(r, at) : NULL;
-            if (!a || !a->chosen)
-                continue;
-            a->chosen = false;
-            ech_remat_decline(r, a, ECH_REMAT_ACROSS);
-            any = true;
-        }
-    }
-    return any;
-}
-
 bool ech_remat_choose_modules(EchRemat *remat, const char *modules)
 {
     EchRemat *r = remat;
@@ -179,9 +120,23 @@ bool ech_remat_choose_modules(EchRemat *remat, const char *modules)
                     !is_result(r, a, module, n);
     }
     keep_casts(r);
-    do
-        plan_wanted(r);
-    while (keep_across(r, patterns));
+    if (ech_remat_plan(r) == ECH_REMAT_OK)
+        return any;
+    /* Not all at once: as many as go together. */
+    g_autofree bool *wanted = g_new(bool, r->arrays->len + 1);
+    for (guint k = 0; k < r->arrays->len; k++) {
+        wanted[k] = ech_remat_array(r, k)->chosen;
+        ech_remat_array(r, k)->chosen = false;
+    }
+    for (guint k = 0; k < r->arrays->len; k++) {
+        EchRematArray *a = ech_remat_array(r, k);
+        a->chosen = wanted[k];
+        EchRematReason why = wanted[k] ? ech_remat_plan(r) : ECH_REMAT_OK;
+        a->chosen = wanted[k] && why == ECH_REMAT_OK;
+        if (why != ECH_REMAT_OK)
+            ech_remat_decline(r, a, why);
+    }
+    (void)ech_remat_plan(r);
     return any;
 }
 
@@ -288,21 +243,16 @@ static void write_op(EchEdit *e, const EchSurvey *s, EchId i, EchId after)
     ech_edit_work(e, i, 1);
 }
 
-/* Whether op @i of @s, which torch.compile compiled, leaves the result of its use @u where all of what it reads lay. */
-static bool is_update(const EchSurvey *s, EchId i, uint32_t u, const bool *has_parts)
+/* Whether use @use writes all of a buffer that could be another as well. */
+static bool is_whole_write(const EchSurvey *s, const EchUse *use, const bool *has_parts)
 {
-    const EchOp *op = &s->ops[i];
-    const EchUse *use = &s->uses[u];
     const EchBuffer *buffer = &s->buffers[use->buffer];
-    bool reads = false;
-    for (uint32_t k = op->first_use; k < op->first_use + op->n_uses; k++)
-        reads |= s->uses[k].buffer == use->buffer && s->uses[k].access == ECH_READ;
-    return reads && use->access == ECH_WRITE && use->bytes == buffer->bytes && buffer->memory == s->hbm && !buffer->resident && buffer->alias_of == ECH_NONE &&
+    return use->access == ECH_WRITE && use->bytes == buffer->bytes && buffer->memory == s->hbm && !buffer->resident && buffer->alias_of == ECH_NONE &&
            !has_parts[use->buffer];
 }
 
-/* The uses that are updates, of what forward passes of modules that fit made: whether there are any. */
-static bool find_updates(const EchSurvey *s, char *const *patterns, bool *updates)
+/* The uses by which what torch.compile compiled of modules that fit puts a result where another one was that a forward pass made: whether there are any. */
+static bool find_reuses(const EchSurvey *s, char *const *patterns, bool *reuses)
 {
     g_autofree bool *has_parts = g_new0(bool, s->n_buffers + 1), *of_forward = g_new0(bool, s->n_buffers + 1);
     bool any = false;
@@ -312,26 +262,27 @@ static bool find_updates(const EchSurvey *s, char *const *patterns, bool *update
             has_parts[s->buffers[b].alias_of] = true;
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *op = &s->ops[i];
-        if (op->kind != ECH_OP_KERNEL || !ech_modules_find(s, i, patterns, &n))
+        if (op->kind != ECH_OP_KERNEL)
             continue;
-        bool compiled = g_str_has_prefix(ech_trace_string(s->t, op->name), "triton_"), forward = !ech_modules_is_backward(s, i);
+        bool forward = !ech_modules_is_backward(s, i),
+             compiled = strstr(ech_trace_string(s->t, op->stack), "CompiledFunction") != NULL && ech_modules_find(s, i, patterns, &n);
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-            if (forward && s->uses[u].access == ECH_WRITE)
-                of_forward[s->uses[u].buffer] = true;
-            any |= updates[u] = compiled && of_forward[s->uses[u].buffer] && is_update(s, i, u, has_parts);
+            EchId buffer = s->uses[u].buffer;
+            any |= reuses[u] = compiled && of_forward[buffer] && is_whole_write(s, &s->uses[u], has_parts);
+            of_forward[buffer] |= forward && s->uses[u].access == ECH_WRITE;
         }
     }
     return any;
 }
 
-/* Writes op @i of @edit with its uses; what it updates goes to a buffer of its own: @now[buffer] is that from then on. */
-static void write_updates(EchEdit *edit, EchId i, const bool *updates, EchId *now)
+/* Writes op @i of @edit with its uses; a result that takes the place of another (@reuses) goes to a buffer of its own: @now[buffer] is that from then on. */
+static void write_apart(EchEdit *edit, EchId i, const bool *reuses, EchId *now)
 {
     const EchSurvey *s = edit->survey;
     const EchOp *op = &s->ops[i];
     g_autoptr(GArray) old = g_array_new(FALSE, FALSE, sizeof(EchId));
     for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-        if (!updates[u])
+        if (!reuses[u])
             continue;
         EchBuffer made = *ech_trace_builder_peek_buffer(edit->builder, now[s->uses[u].buffer]);
         ech_edit_move_buffer(&made, s->hbm);
@@ -348,9 +299,9 @@ static void write_updates(EchEdit *edit, EchId i, const bool *updates, EchId *no
         const EchUse *use = &s->uses[u];
         EchId buffer = now[use->buffer];
         for (uint32_t w = op->first_use, n = 0; use->access == ECH_READ && w < op->first_use + op->n_uses; w++) {
-            if (updates[w] && s->uses[w].buffer == use->buffer)
+            if (reuses[w] && s->uses[w].buffer == use->buffer)
                 buffer = g_array_index(old, EchId, n);
-            n += updates[w];
+            n += reuses[w];
         }
         ech_trace_builder_use(edit->builder, buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
     }
@@ -361,12 +312,12 @@ static void write_updates(EchEdit *edit, EchId i, const bool *updates, EchId *no
         (void)ech_edit_memory(edit, ECH_OP_FREE, g_array_index(old, EchId, k));
 }
 
-EchTrace *ech_remat_undo_updates(const EchSurvey *survey, EchTrace *trace, const char *modules, GError **error)
+EchTrace *ech_remat_undo_reuse(const EchSurvey *survey, EchTrace *trace, const char *modules, GError **error)
 {
     const EchSurvey *s = survey;
     g_auto(GStrv) patterns = g_strsplit(modules, ECH_MODULES_OR, -1);
-    g_autofree bool *updates = g_new0(bool, ech_trace_n_uses(s->t) + 1);
-    if (ech_trace_has_op(s->t, ECH_OP_LOOP) || !find_updates(s, patterns, updates))
+    g_autofree bool *reuses = g_new0(bool, ech_trace_n_uses(s->t) + 1);
+    if (ech_trace_has_op(s->t, ECH_OP_LOOP) || !find_reuses(s, patterns, reuses))
         return ech_trace_ref(trace);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
     g_auto(EchEdit) edit = {0};
@@ -375,7 +326,7 @@ EchTrace *ech_remat_undo_updates(const EchSurvey *survey, EchTrace *trace, const
     for (EchId b = 0; b < s->n_buffers; b++)
         now[b] = b;
     for (EchId i = 0; i < s->n; i++)
-        write_updates(&edit, i, updates, now);
+        write_apart(&edit, i, reuses, now);
     ech_edit_loops(&edit, s->n_buffers);
     return ech_trace_builder_finish(builder, error);
 }

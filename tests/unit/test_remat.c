@@ -453,6 +453,55 @@ START_TEST(products_of_modules)
 }
 END_TEST
 
+/* One graph that torch.compile made of two layers: the kernel that begins the second adds up what the first was given and made, where the former lay; a product
+ * takes the place of another's result, a gradient that of what it was made of. A checkpoint of each layer has all of these apart: it keeps what the layers are
+ * given, and runs each kernel before the backward pass of its own layer again, once. */
+START_TEST(compiled_modules)
+{
+    const EchBytes half = GB / 2;
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), x = ech_test_buffer(b, "x", half, ECH_ROLE_ACTIVATION, false),
+          made[2] = {ech_test_buffer(b, "made 0", 4 * half, ECH_ROLE_ACTIVATION, false), ech_test_buffer(b, "made 1", 4 * half, ECH_ROLE_ACTIVATION, false)},
+          result = ech_test_buffer(b, "result", half, ECH_ROLE_TEMPORARY, false), large = ech_test_buffer(b, "large", 4 * half, ECH_ROLE_TEMPORARY, false);
+#define GRAPH(layer) "aten::mm\nnn.Module: layers." layer " (Block)\n## Call CompiledFxGraph f ##\nCompiledFunction\nnn.Module: GPT"
+#define BACK(layer) "autograd::engine::evaluate_function: CompiledFunctionBackward\nnn.Module: layers." layer " (Block)\nnn.Module: GPT"
+    (void)ech_test_put(b, ECH_OP_ALLOC, x);
+    run_in(b, "nn.Module: embedding (Embedding)\nCompiledFunction\nnn.Module: GPT", 50 * ms, weights, x, half);
+    (void)ech_test_put(b, ECH_OP_ALLOC, made[0]);
+    run_in(b, GRAPH("0"), 100 * ms, x, made[0], 4 * half);
+    (void)ech_test_put(b, ECH_OP_ALLOC, result);
+    run_in(b, GRAPH("0"), 1000 * ms, made[0], result, half);
+    (void)ech_test_put(b, ECH_OP_ALLOC, made[1]);
+    run_in(b, GRAPH("1"), 200 * ms, x, made[1], 4 * half);
+    ech_trace_builder_use(b, result, ECH_READ, half, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_use(b, x, ECH_WRITE, half, ECH_PATTERN_STREAM, ECH_KNOWN);
+    run_in(b, GRAPH("1"), 2000 * ms, made[1], result, half);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    run_in(b, "loss", 50 * ms, result, large, half);
+    ech_trace_builder_use(b, x, ECH_READ, half, ECH_PATTERN_STREAM, ECH_KNOWN);
+    (void)ech_test_put(b, ECH_OP_FREE, result);
+    (void)ech_test_put(b, ECH_OP_FREE, x);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    for (int k = 2; k-- > 0;) {
+        run_in(b, k ? BACK("1") : BACK("0"), 50 * ms, made[k], made[k], 4 * half);
+        (void)ech_test_put(b, ECH_OP_FREE, made[k]);
+    }
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchRun) before = ech_test_replay(in, device);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), 16 * half); /* weights, x, both that were made, the result, what the loss takes */
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"remat:modules=layers.*", NULL});
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_msg(llabs(run->makespan - before->makespan - 300 * ms) <= 10, "%" G_GINT64_FORMAT " ps more", run->makespan - before->makespan);
+    ck_assert(ech_test_says(diag, "2 arrays (3.73 GiB) made again instead of kept: 2 kernels run again"));
+    /* Weights, what both layers were given, and in the second's backward pass what is made again, and the gradient beside it. */
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), 12 * half);
+#undef GRAPH
+#undef BACK
+}
+END_TEST
+
 /* Under autocast what it casts of weights stays until it ends, by when what is cast of biases goes, though checkpoint() would not keep it: it is made again all
  * the same. */
 START_TEST(autocast_of_modules)
@@ -1521,6 +1570,7 @@ int main(void)
     tcase_add_loop_test(tcase, halves, 0, 2);
     tcase_add_test(tcase, modules_of_pytorch);
     tcase_add_test(tcase, products_of_modules);
+    tcase_add_test(tcase, compiled_modules);
     tcase_add_test(tcase, autocast_of_modules);
     tcase_add_test(tcase, gathered_for_modules);
     tcase_add_loop_test(tcase, saved_for_nothing, 0, 2);
