@@ -633,3 +633,61 @@ for kind in reduce-scatter all-gather; do
   number=$(sed -n "s/^name \([0-9]*\) \"$kind\"$/\1/p" "$work"/compiled.*.pretend)
   [ "$(grep -c "^collective [0-9]* 0 [0-9]* ${number:-none} " "$work"/compiled.*.pretend)" = 1 ] || { echo "no $kind of what was compiled"; grep '^collective\|^name' "$work"/compiled.*.pretend; exit 1; }
 done
+
+# Of which modules the kernels of compiled graphs are, forward and backward, whole models and blocks (one graph stands for all that are alike), modules that
+# compile themselves, a function; and what each kernel writes. From the cache, too.
+cat >"$work/regions.py" <<'PY'
+import sys
+import torch
+from torch import nn
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up = nn.LayerNorm(256), nn.Linear(256, 256)
+
+    def forward(self, x):
+        return x + self.up(self.norm(x))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList([Block() for _ in range(2)])
+
+    def forward(self, x):
+        for block in self.blocks:
+            x = block(x)
+        return x
+
+
+how, model, x = sys.argv[1], Model().cuda(), torch.zeros(512, 256, device="cuda", requires_grad=True)
+call = torch.compile(model) if how == "whole" else torch.compile(lambda x: model(x)) if how == "function" else model
+for i, block in enumerate(model.blocks):
+    if how == "wrapped":
+        model.blocks[i] = torch.compile(block)
+    elif how == "blocks":
+        block.compile()
+step = torch.optim.SGD(model.parameters(), momentum=0.9, foreach=True)
+update = torch.compile(step.step) if how == "whole" else step.step
+for _ in range(2):
+    call(x).sum().backward()
+    update()
+PY
+if python3 -c 'import triton' 2>/dev/null; then
+  for how in whole whole blocks wrapped function; do
+    rm -f "$work"/regions.*.pretend
+    TRITON_CACHE_DIR=$work/regions.triton TORCHINDUCTOR_CACHE_DIR=$work/regions.inductor "$echelon" capture --pretend h100-sxm -o "$work/regions" -- python3 "$work/regions.py" $how >"$work/said" 2>&1 ||
+      { tail -20 "$work/said"; exit 1; }
+    "$echelon" run --trace "$work"/regions.*.pretend --device h100-sxm --json >"$work/askers" 2>/dev/null || exit 1
+    python3 - "$work/askers" <<'PY' || { echo "modules of what is compiled ($how)"; exit 1; }
+import json, sys
+told = {one["name"]: one for one in json.load(open(sys.argv[1]))["askers"]}
+for name in "blocks.*.up (Linear)", "blocks.*.norm (LayerNorm)":
+    assert told[name]["forward_ps"] > 0 and told[name]["backward_ps"] > 0, told.keys()
+assert sum(name.startswith("Optimizer.step#") for name in told) == 1, told.keys()
+PY
+    grep -q '"triton_[a-z_0-9]*layer_norm[a-z_0-9]*, sizes = .*, types = \[.*out f32' "$work"/regions.*.pretend || { echo "what a compiled kernel writes is not told ($how)"; exit 1; }
+  done
+fi
