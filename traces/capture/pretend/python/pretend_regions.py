@@ -59,13 +59,29 @@ def _called(module):
 
 # ---- what is written into it ----
 
+WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
+
+
+def _joined(path, kind):
+    """"blocks.0 (Block)"; a root is its kind alone."""
+    path = ".".join(part for part in path.split(".") if part not in WRAPPERS)
+    return "%s (%s)" % (path, kind) if path else kind
+
+
+def known_as(path, module):
+    """As the program's own modules are called, whatever torch.compile, checkpoints and FSDP1 wrap them in."""
+    for wrapper in WRAPPERS * 2:
+        module = getattr(module, wrapper, module)
+    return _joined(path, type(module).__name__)
+
+
 def _name(path, kind):
     """Of "L['self'].blocks.0.qkv" "blocks.0.qkv (Linear)", of "G['model']" "GPT"; None of what is no such path."""
     path = re.sub(r"\._compiled_call_impl\b.*?\.__self__", "", path)  # module.compile() within what is compiled
     path = re.sub(r"^(.*\.(__self__|cell_contents)\b|L\['args'\]\[\d+\])", "L['self']", path)  # what decorators hand on
     path = re.sub(r"\._modules\['([^']*)'\]|\['?([^'\]]*)'?\]", lambda found: "." + (found[1] or found[2]), re.sub(r"^[LG]\['[^']*'\]", "", path)).strip(".")
     kind = (kind if isinstance(kind, str) else kind.__name__).split(".")[-1]
-    return ("%s (%s)" % (path, kind) if path else kind) if re.fullmatch(r"[\w.]*", path) else None
+    return _joined(path, kind) if re.fullmatch(r"[\w.]*", path) else None
 
 
 def _stack(node):

@@ -36,7 +36,9 @@ class _Modules:
 
     def __init__(self, torch):
         import weakref
+        import pretend_regions
         self.names = weakref.WeakKeyDictionary()
+        self.known = pretend_regions.known_as
         self.entered = threading.local()
         self.of_all = torch.nn.modules.module
         self.hooks = []
@@ -64,9 +66,7 @@ class _Modules:
         if name is None:
             for path, inner in module.named_modules():  # the outermost module that is called names those below it
                 if inner not in self.names:
-                    kind = type(getattr(inner, "_orig_mod", inner)).__name__  # what torch.compile wraps
-                    path = ".".join(part for part in path.split(".") if part != "_orig_mod")
-                    self.names[inner] = "nn.Module: %s (%s)" % (path, kind) if path else "nn.Module: %s" % kind
+                    self.names[inner] = "nn.Module: " + self.known(path, inner)
             name = self.names[module]
         return name
 
