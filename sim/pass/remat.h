@@ -134,6 +134,11 @@ typedef struct {
     EchId buffer, until; /**< It is let go before op until, at its own level. */
 } EchRematLonger;
 
+/** What runs again though nobody asks for what it makes, as what was compiled as one does: what @op makes of @buffer, before op @site. */
+typedef struct {
+    EchId op, buffer, site;
+} EchRematAlong;
+
 /** Which arrays may be made again. */
 typedef struct {
     const char *names; /**< Those that fit this pattern, */
@@ -156,6 +161,7 @@ typedef struct {
     EchId *slice_of;     /**< Per buffer that is a copy of an iteration's slice of a stack: the stack; ECH_NONE. */
     bool *is_gathered;   /**< Per buffer: what fully_shard (FSDP) gathered a weight in, of a unit of modules, once; */
     EchId *gathered;     /**< and what it gathered the same in the next time, or ECH_NONE. */
+    GArray *along;       /**< EchRematAlong, by site. */
     bool *wanted;        /**< Per buffer, by the plan: what runs again reads it where it is. */
     EchId fullest;       /**< The op before which the device holds most, as the trace is. */
     /** Arrays that are there then and cannot be made again, by reason. */
@@ -244,6 +250,9 @@ const EchRematLoop *ech_remat_loop(EchRemat *remat, EchId loop);
 void ech_remat_gather(const EchRemat *remat, const EchRematInput *input, GArray *ret_inputs, GArray *ret_ops);
 /** The same for all inputs of run @run. */
 void ech_remat_gather_run(const EchRemat *remat, uint32_t run, GArray *ret_inputs, GArray *ret_ops);
+
+/** Makes the same of a plan: what cannot be made, is not. */
+void ech_remat_make_along(EchRemat *remat, const EchRematAlong *along);
 
 /** Order of arrays (uint32_t) by when they must be there again; @remat is the EchRemat. */
 gint ech_remat_compare_back(gconstpointer x, gconstpointer y, gpointer remat);

@@ -323,6 +323,7 @@ void ech_remat_init(EchRemat *remat, const EchSurvey *survey, const EchRematAske
     remat->places = g_array_new(FALSE, FALSE, sizeof(EchRematPlace));
     remat->carries = g_array_new(FALSE, FALSE, sizeof(EchRematCarry));
     remat->longer = g_array_new(FALSE, FALSE, sizeof(EchRematLonger));
+    remat->along = g_array_new(FALSE, FALSE, sizeof(EchRematAlong));
     remat->stays = g_hash_table_new(NULL, NULL);
     remat->array_of = g_new(uint32_t, survey->n_buffers + 1);
     remat->longer_of = g_new(uint32_t, survey->n_buffers + 1);
@@ -362,6 +363,7 @@ void ech_remat_clear(EchRemat *remat)
     g_clear_pointer(&remat->value_of, g_hash_table_unref);
     g_clear_pointer(&remat->run_of, g_hash_table_unref);
     g_clear_pointer(&remat->longer, g_array_unref);
+    g_clear_pointer(&remat->along, g_array_unref);
     g_clear_pointer(&remat->stays, g_hash_table_unref);
     g_clear_pointer(&remat->array_of, g_free);
     g_clear_pointer(&remat->longer_of, g_free);

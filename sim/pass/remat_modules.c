@@ -106,6 +106,61 @@ static void keep_casts(const EchRemat *r)
     }
 }
 
+/* Of an op of a forward pass the call of a module that fits in which it was compiled together with all else of that; UINT32_MAX where it was not. Calls are
+ * numbered from 0 on. Owned. */
+static uint32_t *find_compiled_calls(const EchSurvey *s, char *const *patterns, uint32_t *ret_n)
+{
+    g_autoptr(GHashTable) calls = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL); /* module's line -> number of its last + 1; 0: ended */
+    uint32_t *of = g_new(uint32_t, s->n + 1);
+    *ret_n = 0;
+    for (EchId i = 0; i < s->n; i++) {
+        size_t n = 0;
+        const char *module = s->ops[i].n_uses > 0 ? ech_modules_find(s, i, patterns, &n) : NULL;
+        const char *compiled = module ? strstr(ech_trace_string(s->t, s->ops[i].stack), "CompiledFunction") : NULL;
+        of[i] = UINT32_MAX;
+        if (!compiled || compiled > module)
+            continue;
+        g_autofree char *key = g_strndup(module, n);
+        uint32_t call = GPOINTER_TO_UINT(g_hash_table_lookup(calls, key));
+        if (ech_modules_is_backward(s, i))
+            call = 0;
+        else {
+            call = call > 0 ? call : ++*ret_n;
+            of[i] = call - 1;
+        }
+        g_hash_table_replace(calls, g_steal_pointer(&key), GUINT_TO_POINTER(call));
+    }
+    return of;
+}
+
+static gint compare_along(gconstpointer x, gconstpointer y)
+{
+    const EchRematAlong *a = x, *b = y;
+    return a->site != b->site ? (a->site < b->site ? -1 : 1) : (a->op > b->op) - (a->op < b->op);
+}
+
+/* What was compiled as one runs again as one: a module that was, by itself, all of it, before its backward pass. */
+static void find_along(EchRemat *r, char *const *patterns)
+{
+    const EchSurvey *s = r->s;
+    uint32_t n;
+    g_autofree uint32_t *calls = find_compiled_calls(s, patterns, &n);
+    g_autofree EchId *sites = g_new(EchId, n + 1);
+    memset(sites, 0xff, (n + 1) * sizeof *sites); /* ECH_NONE: nothing of it is made again */
+    for (guint k = 0; k < r->arrays->len; k++) {
+        const EchRematArray *a = ech_remat_array(r, k);
+        if (a->chosen && calls[a->maker] != UINT32_MAX)
+            sites[calls[a->maker]] = MIN(sites[calls[a->maker]], a->back);
+    }
+    for (EchId i = 0; i < s->n; i++)
+        for (uint32_t u = s->ops[i].first_use; calls[i] != UINT32_MAX && sites[calls[i]] != ECH_NONE && u < s->ops[i].first_use + s->ops[i].n_uses; u++) {
+            EchRematAlong along = {i, ech_survey_root(s, s->uses[u].buffer), sites[calls[i]]};
+            if (s->uses[u].access == ECH_WRITE)
+                g_array_append_val(r->along, along);
+        }
+    g_array_sort(r->along, compare_along);
+}
+
 bool ech_remat_choose_modules(EchRemat *remat, const char *modules)
 {
     EchRemat *r = remat;
@@ -120,6 +175,7 @@ bool ech_remat_choose_modules(EchRemat *remat, const char *modules)
                     !is_result(r, a, module, n);
     }
     keep_casts(r);
+    find_along(r, patterns);
     if (ech_remat_plan(r) == ECH_REMAT_OK)
         return any;
     /* Not all at once: as many as go together. */

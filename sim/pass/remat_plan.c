@@ -227,8 +227,11 @@ static EchRematReason plan_for(EchRemat *r, const GArray *chosen)
     g_autoptr(GArray) order = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     g_array_append_vals(order, chosen->data, chosen->len);
     g_array_sort_with_data(order, ech_remat_compare_back, r);
+    guint along = 0;
     for (guint k = 0; k < order->len; k++) {
         EchRematArray *a = ech_remat_array(r, g_array_index(order, uint32_t, k));
+        for (; along < r->along->len && g_array_index(r->along, EchRematAlong, along).site <= a->back; along++)
+            ech_remat_make_along(r, &g_array_index(r->along, EchRematAlong, along));
         EchRematInput stand;
         EchRematReason why = ech_remat_bring_back(r, a, &stand);
         if (why != ECH_REMAT_OK)

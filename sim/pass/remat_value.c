@@ -674,6 +674,16 @@ void ech_remat_reset(EchRemat *remat)
     remat->run_of = g_hash_table_new_full(key_hash, key_equal, g_free, NULL);
 }
 
+void ech_remat_make_along(EchRemat *remat, const EchRematAlong *along)
+{
+    EchRemat *r = remat;
+    uint32_t value;
+    Mark mark = {r->runs->len, r->values->len, r->inputs->len, r->bindings->len, r->carries->len};
+    Place at = {.op = along->op, .region = ECH_NONE, .site = along->site, .target = ECH_NONE};
+    if (make_value(r, along->op, along->buffer, at, 0, &value) != ECH_REMAT_OK)
+        forget_since(r, &mark);
+}
+
 EchRematReason ech_remat_bring_back(EchRemat *remat, const EchRematArray *array, EchRematInput *ret_stand)
 {
     bool stack = array->made_in != ECH_NONE;

@@ -271,3 +271,24 @@ $ cp traces/gpt_jax.h100/gpt.pretend.gz $T/alone.pretend.gz; cd $T; echelon run 
 $ printf 'echelon-pretend 1\nclock 1\ndevice 85899345920 0 2 "h100-sxm"\nalloc 1 0 0 4096 1048576 3 0\nalloc 2 1 0 4096 2097152 3 0\nend\n' >$T/two.pretend; for m in hbm hbm:1; do echelon alloc $T/two.pretend --memory $m | sed -n 3p; done
 no allocator needs less than 1 MiB
 no allocator needs less than 2 MiB
+$ for p in '' 'remat:modules=blocks.*' 'shard:over=8'; do echelon run --trace traces/gpt_pytorch_compiled.h100/whole.pretend.gz --device h100-sxm --step last --engine native ${p:+--pass "$p"} 2>/dev/null | grep -E '^  It (fits|takes)|head \(Linear\)  |blocks\.\*\.up|- (remat|shard):'; done
+  It fits. hbm 4.62 GiB of 78.6 GiB (6 %), host 6 B of 2 TiB (0 %)
+  It takes 10.8 ms, bound by hbm port (56 % of the critical path).
+    head (Linear)                 2.36 ms   22.0 % ####................  730 us, -, 1.63 ms
+    blocks.*.up (Linear)           582 us    5.4 % #...................  200 us, -, 382 us
+  It fits. hbm 4.09 GiB of 78.6 GiB (5 %), host 6 B of 2 TiB (0 %)
+  It takes 11.5 ms, bound by hbm port (55 % of the critical path).
+    head (Linear)                 2.36 ms   20.5 % ####................  730 us, -, 1.63 ms
+    blocks.*.up (Linear)           783 us    6.8 % #...................  200 us, 200 us, 382 us
+  - remat: 72 arrays (1.64 GiB) made again instead of kept: 78 kernels run again, 1.70 ms by their own times
+  It fits. hbm 4.14 GiB of 78.6 GiB (5 %), host 6 B of 2 TiB (0 %)
+  It takes 11.2 ms, bound by hbm port (41 % of the critical path).
+    head (Linear)                 2.41 ms   21.6 % ####................  730 us, -, 1.68 ms
+    blocks.*.up (Linear)           582 us    5.2 % #...................  200 us, -, 382 us
+  - shard: weights and optimizer state (1.01 GiB), and gradients, in parts over 8 devices, 130 MiB and gradients on each, as fully_shard of blocks.* and of the model has them
+  - shard: 1.66 GiB of weights are gathered and 1.01 GiB of gradients summed up, in the types that they have
+$ echelon run --trace traces/gpt_pytorch_compiled.h100/checkpointed.pretend.gz --device h100-sxm --step last --engine native 2>/dev/null | grep -E '^  It (fits|takes)|head \(Linear\)  |blocks\.\*\.up'
+  It fits. hbm 4.09 GiB of 78.6 GiB (5 %), host 6 B of 2 TiB (0 %)
+  It takes 11.4 ms, bound by hbm port (54 % of the critical path).
+    head (Linear)                 2.36 ms   20.7 % ####................  730 us, -, 1.63 ms
+    blocks.*.up (Linear)           783 us    6.8 % #...................  200 us, 200 us, 382 us

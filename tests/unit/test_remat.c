@@ -502,6 +502,46 @@ START_TEST(compiled_modules)
 }
 END_TEST
 
+/* A layer that torch.compile made one graph of runs again whole, its last product, too; as a part of a larger graph it does not. */
+START_TEST(modules_compiled_by_themselves)
+{
+    static const char *const forward[] = {"aten::mm\n## Call CompiledFxGraph f ##\nCompiledFunction\nnn.Module: layers.0 (Block)\nnn.Module: GPT",
+                                          "aten::mm\nnn.Module: layers.0 (Block)\n## Call CompiledFxGraph f ##\nCompiledFunction\nnn.Module: GPT"};
+    static const char back[] = "autograd::engine::evaluate_function: CompiledFunctionBackward\nnn.Module: layers.0 (Block)\nnn.Module: GPT";
+    const EchBytes half = GB / 2;
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    for (int apart = 0; apart < 2; apart++) {
+        g_autoptr(EchTraceBuilder) b = ech_test_begin();
+        EchId x = ech_test_buffer(b, "x", half, ECH_ROLE_TEMPORARY, true), made = ech_test_buffer(b, "made", 4 * half, ECH_ROLE_ACTIVATION, false),
+              y = ech_test_buffer(b, "y", half, ECH_ROLE_TEMPORARY, false), large = ech_test_buffer(b, "large", 6 * half, ECH_ROLE_TEMPORARY, false);
+        for (int step = 0; step < 2; step++) {
+            (void)ech_test_put(b, ECH_OP_ALLOC, made);
+            run_in(b, forward[!apart], 100 * ms, x, made, 4 * half);
+            (void)ech_test_put(b, ECH_OP_ALLOC, y);
+            run_in(b, forward[!apart], 1000 * ms, made, y, half);
+            (void)ech_test_put(b, ECH_OP_ALLOC, large);
+            run_in(b, "loss", 50 * ms, y, large, half);
+            (void)ech_test_put(b, ECH_OP_FREE, y);
+            (void)ech_test_put(b, ECH_OP_FREE, large);
+            run_in(b, back, 50 * ms, made, x, half);
+            (void)ech_test_put(b, ECH_OP_FREE, made);
+            made = ech_test_buffer(b, "made", 4 * half, ECH_ROLE_ACTIVATION, false);
+            y = ech_test_buffer(b, "y", half, ECH_ROLE_TEMPORARY, false);
+            large = ech_test_buffer(b, "large", 6 * half, ECH_ROLE_TEMPORARY, false);
+        }
+        g_autoptr(EchTrace) in = ech_test_finish(b);
+        g_autoptr(EchRun) before = ech_test_replay(in, device);
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"remat:modules=layers.*", NULL});
+        g_autoptr(EchRun) run = ech_test_replay(out, device);
+        ck_assert_uint_eq(ech_test_peak(before, "hbm"), 12 * half);
+        ck_assert_uint_eq(ech_test_peak(run, "hbm"), 8 * half); /* x, y and what the loss takes */
+        ck_assert_msg(llabs(run->makespan - before->makespan - (apart ? 2200 : 200) * ms) <= 10, "%d: %" G_GINT64_FORMAT, apart,
+                      run->makespan - before->makespan);
+    }
+}
+END_TEST
+
 /* Under autocast what it casts of weights stays until it ends, by when what is cast of biases goes, though checkpoint() would not keep it: it is made again all
  * the same. */
 START_TEST(autocast_of_modules)
@@ -1571,6 +1611,7 @@ int main(void)
     tcase_add_test(tcase, modules_of_pytorch);
     tcase_add_test(tcase, products_of_modules);
     tcase_add_test(tcase, compiled_modules);
+    tcase_add_test(tcase, modules_compiled_by_themselves);
     tcase_add_test(tcase, autocast_of_modules);
     tcase_add_test(tcase, gathered_for_modules);
     tcase_add_loop_test(tcase, saved_for_nothing, 0, 2);

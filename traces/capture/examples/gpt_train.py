@@ -1,8 +1,8 @@
 """Three training steps of a small GPT in PyTorch: autocast to bfloat16, fused attention, AdamW.
 
-    echelon capture --pretend h100-sxm -o gpt -- python gpt_train.py [checkpoint|save_on_cpu|compile]      # tpu-v6e: with torch_tpu
+    echelon capture --pretend h100-sxm -o gpt -- python gpt_train.py [checkpoint] [save_on_cpu] [compile]      # tpu-v6e: with torch_tpu
 
-checkpoint: each block's activations are made again; save_on_cpu: what autograd saves waits in pinned host memory.
+checkpoint: each block's activations are made again; save_on_cpu: what autograd saves waits in pinned host memory; compile: by torch.compile, whole.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
-how = sys.argv[1] if len(sys.argv) > 1 else "plain"
+how = sys.argv[1:]
 
 
 class Block(nn.Module):
@@ -45,15 +45,15 @@ class GPT(nn.Module):
     def forward(self, tokens):
         x = self.embed(tokens)
         for block in self.blocks:
-            x = checkpoint(block, x, use_reentrant=False) if how == "checkpoint" else block(x)
+            x = checkpoint(block, x, use_reentrant=False) if "checkpoint" in how else block(x)
         return self.head(x)
 
 
-model, run = GPT().to(torch.accelerator.current_accelerator()), torch.compile if how == "compile" else lambda model: model
+model, run = GPT().to(torch.accelerator.current_accelerator()), torch.compile if "compile" in how else lambda model: model
 optimizer = torch.optim.AdamW(model.parameters())
 tokens = torch.randint(0, 32000, (8, 1024), device=model.head.weight.device)
 for step in range(3):
-    saved = torch.autograd.graph.save_on_cpu(pin_memory=True) if how == "save_on_cpu" else contextlib.nullcontext()
+    saved = torch.autograd.graph.save_on_cpu(pin_memory=True) if "save_on_cpu" in how else contextlib.nullcontext()
     with saved, torch.autocast(tokens.device.type, torch.bfloat16):
         logits = run(model)(tokens)
         loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), tokens.view(-1))

@@ -8,6 +8,7 @@ import threading
 import torch
 
 _push, _pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
+_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
 FORWARD, BACKWARD = "nn.Module below: ", "backward of nn.Module below: "
 
 
@@ -180,7 +181,7 @@ def _compile_in_place():
 
         @functools.wraps(run)
         def called(*values, **more):
-            if torch.compiler.is_compiling() or not hooks:
+            if _compiling() or not hooks:
                 return run(*values, **more)
             hooks[0].before(self, values)
             try:
