@@ -483,24 +483,33 @@ EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *re
     return ret;
 }
 
+/* Whether a line of a stack is one of a file, "dir/model.py:29:layer": neither a range ("nn.Module: layers.3") nor what was written while the program ran
+ * ("<eval_with_key>.5:29:forward"). Its length without the function; 0. */
+static size_t source_length(const char *line, size_t n)
+{
+    const char *stop = g_strrstr_len(line, (gssize)n, ":");
+    return stop && stop > line && g_ascii_isdigit(stop[-1]) && *line != '<' ? (size_t)(stop - line) : 0;
+}
+
 char *ech_report_source_line(const char *stack)
 {
-    const char *first = strchr(stack, '\n'), *own = NULL;
-    for (const char *at = first; at && !own; at = strchr(at + 1, '\n')) {
-        size_t n = strcspn(at + 1, "\n");
+    const char *found = NULL, *own = NULL;
+    size_t length = 0;
+    for (const char *at = strchr(stack, '\n'); at && !own; at = strchr(at + 1, '\n')) {
+        size_t n = strcspn(at + 1, "\n"), source = source_length(at + 1, n);
+        if (source == 0)
+            continue;
         if (!g_strstr_len(at + 1, (gssize)n, "-packages/") && !g_strstr_len(at + 1, (gssize)n, "/lib/python") &&
             !g_strstr_len(at + 1, (gssize)n, "/echelon/pretend/python/"))
-            own = at;
+            own = at + 1;
+        if (own || !found) {
+            found = at + 1;
+            length = source;
+        }
     }
-    if (!first)
-        return NULL;
-    const char *begin = (own ? own : first) + 1;
-    size_t n = strcspn(begin, "\n");
-    /* "dir/model.py:29:layer" without the folder and without the function. */
-    const char *stop = g_strrstr_len(begin, (gssize)n, ":");
-    const char *slash = g_strrstr_len(begin, stop ? stop - begin : (gssize)n, "/");
-    begin = slash ? slash + 1 : begin;
-    return stop > begin ? g_strndup(begin, (size_t)(stop - begin)) : NULL;
+    const char *slash = found ? g_strrstr_len(found, (gssize)length, "/") : NULL;
+    const char *begin = slash ? slash + 1 : found;
+    return found ? g_strndup(begin, length - (size_t)(begin - found)) : NULL;
 }
 
 size_t ech_report_stem(const char *name)

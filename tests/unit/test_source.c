@@ -63,6 +63,26 @@ START_TEST(frames_of_text)
 }
 END_TEST
 
+/* A program's own line; else a library's; neither ranges nor code that was written while it ran. */
+START_TEST(lines_of_stacks)
+{
+    static const struct {
+        const char *stack, *line;
+    } cases[] = {
+        {"aten::mm\n/opt/venv/lib/python3.11/site-packages/transformers/llama.py:70:forward\n/home/me/train.py:3:step", "train.py:3"},
+        {"aten::mm\n<eval_with_key>.5:29:forward\n/opt/venv/lib/python3.11/site-packages/transformers/llama.py:70:forward", "llama.py:70"},
+        {"aten::mm\nnn.Module: layers.3 (Block)\nnn.Module: GPT", NULL},
+        {"MulBackward0\nautograd::engine::evaluate_function: MulBackward0\n", NULL},
+        {"aten::mm", NULL},
+        {"", NULL},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *line = ech_report_source_line(cases[i].stack);
+        ck_assert_pstr_eq(line, cases[i].line);
+    }
+}
+END_TEST
+
 static void add_row(GByteArray *out, uint32_t field, uint64_t a, uint64_t b, uint64_t c)
 {
     g_autoptr(GByteArray) row = g_byte_array_new();
@@ -407,6 +427,7 @@ int main(void)
 {
     Suite *suite = suite_create("source");
     TCase *tcase = tcase_create("source");
+    tcase_add_test(tcase, lines_of_stacks);
     tcase_add_loop_test(tcase, frames_of_text, 0, 8);
     tcase_add_test(tcase, frames_of_proto);
     tcase_add_test(tcase, shared_configurations_of_proto);

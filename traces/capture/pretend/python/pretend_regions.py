@@ -41,7 +41,7 @@ def within(*names):
 
 def _called(module):
     kind = getattr(module, "CompiledFxGraph", None)
-    if kind is None or "__call__" not in vars(kind):
+    if kind is None or "__call__" not in vars(kind) or hasattr(kind.__call__, "__wrapped__"):  # there under another name
         return
     torch._echelon_within = within
     call = kind.__call__
