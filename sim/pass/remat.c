@@ -2,6 +2,7 @@
  *
  * Which ones: those that bring down what the device holds at its fullest, cheapest first, until that is little enough or nothing brings it further down. Or,
  * with modules, all that a forward pass makes within a module of PyTorch and uses nowhere else: as if each were called through torch.utils.checkpoint. */
+#include "sim/pass/compiled.h"
 #include "sim/pass/pass.h"
 #include "sim/pass/remat.h"
 #include "sim/pass/schedule.h"
@@ -399,12 +400,10 @@ static void say_nothing(const RematOptions *o, const EchRemat *r, bool fitting, 
 /* The trace as modules' checkpoints are planned for it. */
 static EchTrace *ready_for_modules(const RematOptions *o, const EchDevice *device, EchTrace *in, GError **error)
 {
-    g_auto(EchSurvey) as_is = {0}, survey = {0};
-    if (!ech_survey_init(&as_is, in, device))
-        return ech_trace_ref(in);
-    g_autoptr(EchTrace) whole = ech_remat_undo_reuse(&as_is, in, o->modules, error);
-    if (!whole || !ech_survey_init(&survey, whole, device))
-        return g_steal_pointer(&whole);
+    g_auto(EchSurvey) survey = {0};
+    g_autoptr(EchTrace) apart = ech_compiled_apart(in, device, o->modules, error);
+    if (!apart || !ech_survey_init(&survey, apart, device))
+        return g_steal_pointer(&apart);
     return ech_remat_keep_inputs(&survey, o->modules, o->products != 0, error);
 }
 

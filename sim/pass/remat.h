@@ -287,9 +287,6 @@ void ech_remat_find_gathered(EchRemat *remat);
 EchId ech_remat_gathered_at(const EchRemat *remat, EchId buffer, EchId site);
 /** Chooses all that a forward pass makes within modules whose path fits one of @modules, but their results. False where no module fits. */
 bool ech_remat_choose_modules(EchRemat *remat, const char *modules);
-/** The trace, @trace of @survey or another, owned, in which what torch.compile compiled of such modules leaves each result in a buffer of its own, where it
- * took that of one that nobody read any more, or changed it in place: a checkpoint would read that. */
-EchTrace *ech_remat_undo_reuse(const EchSurvey *survey, EchTrace *trace, const char *modules, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** The trace, owned, in which what such modules are given stays until their backward pass is over, as torch.utils.checkpoint keeps it; and what their matrix
  * products make unless @products, which may run again then, as create_selective_checkpoint_contexts keeps it. */
 EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *modules, bool products, GError **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -1,4 +1,5 @@
 /* Modules of PyTorch as torch.utils.checkpoint has them: what they are given is kept, what they make is made again. */
+#include "sim/pass/compiled.h"
 #include "sim/pass/modules.h"
 #include "sim/pass/remat.h"
 
@@ -116,9 +117,8 @@ static uint32_t *find_compiled_calls(const EchSurvey *s, char *const *patterns, 
     for (EchId i = 0; i < s->n; i++) {
         size_t n = 0;
         const char *module = s->ops[i].n_uses > 0 ? ech_modules_find(s, i, patterns, &n) : NULL;
-        const char *compiled = module ? strstr(ech_trace_string(s->t, s->ops[i].stack), "CompiledFunction") : NULL;
         of[i] = UINT32_MAX;
-        if (!compiled || compiled > module)
+        if (!module || !ech_compiled_is_within(s, i, module))
             continue;
         g_autofree char *key = g_strndup(module, n);
         uint32_t call = GPOINTER_TO_UINT(g_hash_table_lookup(calls, key));
@@ -297,94 +297,6 @@ static void write_op(EchEdit *e, const EchSurvey *s, EchId i, EchId after)
     if (after != ECH_NONE)
         ech_trace_builder_dep(e->builder, e->map[after], 0);
     ech_edit_work(e, i, 1);
-}
-
-/* Whether use @use writes all of a buffer that could be another as well. */
-static bool is_whole_write(const EchSurvey *s, const EchUse *use, const bool *has_parts)
-{
-    const EchBuffer *buffer = &s->buffers[use->buffer];
-    return use->access == ECH_WRITE && use->bytes == buffer->bytes && buffer->memory == s->hbm && !buffer->resident && buffer->alias_of == ECH_NONE &&
-           !has_parts[use->buffer];
-}
-
-/* The uses by which what torch.compile compiled of modules that fit puts a result where another one was that a forward pass made: whether there are any. */
-static bool find_reuses(const EchSurvey *s, char *const *patterns, bool *reuses)
-{
-    g_autofree bool *has_parts = g_new0(bool, s->n_buffers + 1), *of_forward = g_new0(bool, s->n_buffers + 1);
-    bool any = false;
-    size_t n;
-    for (EchId b = 0; b < s->n_buffers; b++)
-        if (s->buffers[b].alias_of != ECH_NONE)
-            has_parts[s->buffers[b].alias_of] = true;
-    for (EchId i = 0; i < s->n; i++) {
-        const EchOp *op = &s->ops[i];
-        if (op->kind != ECH_OP_KERNEL)
-            continue;
-        bool forward = !ech_modules_is_backward(s, i),
-             compiled = strstr(ech_trace_string(s->t, op->stack), "CompiledFunction") != NULL && ech_modules_find(s, i, patterns, &n);
-        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-            EchId buffer = s->uses[u].buffer;
-            any |= reuses[u] = compiled && of_forward[buffer] && is_whole_write(s, &s->uses[u], has_parts);
-            of_forward[buffer] |= forward && s->uses[u].access == ECH_WRITE;
-        }
-    }
-    return any;
-}
-
-/* Writes op @i of @edit with its uses; a result that takes the place of another (@reuses) goes to a buffer of its own: @now[buffer] is that from then on. */
-static void write_apart(EchEdit *edit, EchId i, const bool *reuses, EchId *now)
-{
-    const EchSurvey *s = edit->survey;
-    const EchOp *op = &s->ops[i];
-    g_autoptr(GArray) old = g_array_new(FALSE, FALSE, sizeof(EchId));
-    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-        if (!reuses[u])
-            continue;
-        EchBuffer made = *ech_trace_builder_peek_buffer(edit->builder, now[s->uses[u].buffer]);
-        ech_edit_move_buffer(&made, s->hbm);
-        g_array_append_val(old, now[s->uses[u].buffer]);
-        EchId fresh = ech_trace_builder_buffer(edit->builder, made);
-        (void)ech_edit_memory(edit, ECH_OP_ALLOC, fresh);
-        now[s->uses[u].buffer] = fresh;
-    }
-    EchOp written = ech_edit_op(edit, i);
-    if (written.kind == ECH_OP_FREE)
-        written.target = now[op->target];
-    edit->map[i] = ech_trace_builder_op(edit->builder, written);
-    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-        const EchUse *use = &s->uses[u];
-        EchId buffer = now[use->buffer];
-        for (uint32_t w = op->first_use, n = 0; use->access == ECH_READ && w < op->first_use + op->n_uses; w++) {
-            if (reuses[w] && s->uses[w].buffer == use->buffer)
-                buffer = g_array_index(old, EchId, n);
-            n += reuses[w];
-        }
-        ech_trace_builder_use(edit->builder, buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
-    }
-    for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++)
-        ech_edit_dep(edit, &s->deps[d], 0);
-    ech_edit_work(edit, i, 1);
-    for (guint k = 0; k < old->len; k++)
-        (void)ech_edit_memory(edit, ECH_OP_FREE, g_array_index(old, EchId, k));
-}
-
-EchTrace *ech_remat_undo_reuse(const EchSurvey *survey, EchTrace *trace, const char *modules, GError **error)
-{
-    const EchSurvey *s = survey;
-    g_auto(GStrv) patterns = g_strsplit(modules, ECH_MODULES_OR, -1);
-    g_autofree bool *reuses = g_new0(bool, ech_trace_n_uses(s->t) + 1);
-    if (ech_trace_has_op(s->t, ECH_OP_LOOP) || !find_reuses(s, patterns, reuses))
-        return ech_trace_ref(trace);
-    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
-    g_auto(EchEdit) edit = {0};
-    ech_edit_init(&edit, s, builder);
-    g_autofree EchId *now = g_new(EchId, s->n_buffers + 1);
-    for (EchId b = 0; b < s->n_buffers; b++)
-        now[b] = b;
-    for (EchId i = 0; i < s->n; i++)
-        write_apart(&edit, i, reuses, now);
-    ech_edit_loops(&edit, s->n_buffers);
-    return ech_trace_builder_finish(builder, error);
 }
 
 EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *modules, bool products, GError **error)

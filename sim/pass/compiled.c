@@ -1,0 +1,260 @@
+/* What torch.compile compiled, as a program would have it whose modules are apart. */
+#include "sim/pass/compiled.h"
+
+#include "sim/base/hash.h"
+#include "sim/pass/modules.h"
+
+#include <string.h>
+
+/* ---- each result in a buffer of its own ---- */
+
+/* Whether use @use writes all of a buffer that could be another as well. */
+static bool is_whole_write(const EchSurvey *s, const EchUse *use, const bool *has_parts)
+{
+    const EchBuffer *buffer = &s->buffers[use->buffer];
+    return use->access == ECH_WRITE && use->bytes == buffer->bytes && buffer->memory == s->hbm && !buffer->resident && buffer->alias_of == ECH_NONE &&
+           !has_parts[use->buffer];
+}
+
+/* The uses by which compiled ops of modules that fit put a result where another one was that a kernel made: whether there are any. */
+static bool find_reuses(const EchSurvey *s, const bool *compiled, bool *reuses)
+{
+    g_autofree bool *has_parts = g_new0(bool, s->n_buffers + 1), *is_made = g_new0(bool, s->n_buffers + 1);
+    bool any = false;
+    for (EchId b = 0; b < s->n_buffers; b++)
+        if (s->buffers[b].alias_of != ECH_NONE)
+            has_parts[s->buffers[b].alias_of] = true;
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *op = &s->ops[i];
+        for (uint32_t u = op->first_use; op->kind == ECH_OP_KERNEL && u < op->first_use + op->n_uses; u++) {
+            EchId buffer = s->uses[u].buffer;
+            any |= reuses[u] = compiled[i] && is_made[buffer] && is_whole_write(s, &s->uses[u], has_parts);
+            is_made[buffer] |= s->uses[u].access == ECH_WRITE;
+        }
+    }
+    return any;
+}
+
+/* Writes op @i of @edit with its uses; a result that takes the place of another (@reuses) goes to a buffer of its own: @now[buffer] is that from then on. */
+static void write_apart(EchEdit *edit, EchId i, const bool *reuses, EchId *now)
+{
+    const EchSurvey *s = edit->survey;
+    const EchOp *op = &s->ops[i];
+    g_autoptr(GArray) old = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        if (!reuses[u])
+            continue;
+        EchBuffer made = *ech_trace_builder_peek_buffer(edit->builder, now[s->uses[u].buffer]);
+        ech_edit_move_buffer(&made, s->hbm);
+        g_array_append_val(old, now[s->uses[u].buffer]);
+        EchId fresh = ech_trace_builder_buffer(edit->builder, made);
+        (void)ech_edit_memory(edit, ECH_OP_ALLOC, fresh);
+        now[s->uses[u].buffer] = fresh;
+    }
+    EchOp written = ech_edit_op(edit, i);
+    if (written.kind == ECH_OP_FREE)
+        written.target = now[op->target];
+    edit->map[i] = ech_trace_builder_op(edit->builder, written);
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        const EchUse *use = &s->uses[u];
+        EchId buffer = now[use->buffer];
+        for (uint32_t w = op->first_use, n = 0; use->access == ECH_READ && w < op->first_use + op->n_uses; w++) {
+            if (reuses[w] && s->uses[w].buffer == use->buffer)
+                buffer = g_array_index(old, EchId, n);
+            n += reuses[w];
+        }
+        ech_trace_builder_use(edit->builder, buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+    }
+    for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++)
+        ech_edit_dep(edit, &s->deps[d], 0);
+    ech_edit_work(edit, i, 1);
+    for (guint k = 0; k < old->len; k++)
+        (void)ech_edit_memory(edit, ECH_OP_FREE, g_array_index(old, EchId, k));
+}
+
+static EchTrace *results_apart(const EchSurvey *s, const bool *compiled, EchTrace *trace, GError **error)
+{
+    g_autofree bool *reuses = g_new0(bool, ech_trace_n_uses(s->t) + 1);
+    if (!find_reuses(s, compiled, reuses))
+        return ech_trace_ref(trace);
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
+    g_auto(EchEdit) edit = {0};
+    ech_edit_init(&edit, s, builder);
+    g_autofree EchId *now = g_new(EchId, s->n_buffers + 1);
+    for (EchId b = 0; b < s->n_buffers; b++)
+        now[b] = b;
+    for (EchId i = 0; i < s->n; i++)
+        write_apart(&edit, i, reuses, now);
+    ech_edit_loops(&edit, s->n_buffers);
+    return ech_trace_builder_finish(builder, error);
+}
+
+/* ---- backward kernels as soon as what they need is there ---- */
+
+/* Ops in another order: by the op behind which each stands now, and as they were. */
+typedef struct {
+    EchId behind, op;
+} Place;
+
+static gint compare_places(gconstpointer x, gconstpointer y)
+{
+    const Place *a = x, *b = y;
+    return a->behind != b->behind ? (a->behind < b->behind ? -1 : 1) : (a->op > b->op) - (a->op < b->op);
+}
+
+/* Of a buffer, by ops up to now: places of the last that writes it and of the latest that uses it, or ECH_NONE; and its ALLOC. */
+typedef struct {
+    EchId written, used, alloc;
+    bool backward, moved; /* a backward pass wrote it; what uses it last does so sooner than it did */
+} Life;
+
+/* Whether what a backward pass computes is a gradient: not what it makes again of a forward one. */
+static bool is_gradient_of(const EchSurvey *s, EchId op)
+{
+    const char *stack = ech_trace_string(s->t, s->ops[op].stack), *node = strstr(stack, "autograd::engine::evaluate_function");
+    const char *module = strstr(stack, "nn.Module: ");
+    return node && (!module || node < module);
+}
+
+/* The place that op @i, a gradient's of a graph whose backward pass begins at @begin, could have: behind the last op that it needs. */
+static EchId earliest(const EchSurvey *s, EchId i, EchId begin, const Life *lives, const EchId *behind)
+{
+    const EchOp *op = &s->ops[i];
+    EchId at = begin;
+    bool of_gradient = false;
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        const Life *life = &lives[ech_survey_root(s, s->uses[u].buffer)];
+        bool reads = s->uses[u].access == ECH_READ;
+        EchId needed = reads ? life->written : life->used;
+        if (!reads && life->used == ECH_NONE && s->buffers[s->uses[u].buffer].alias_of != ECH_NONE)
+            return i;
+        at = needed != ECH_NONE ? MAX(at, needed) : at;
+        of_gradient |= reads && life->backward;
+    }
+    for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++)
+        at = s->deps[d].op < i ? MAX(at, behind[s->deps[d].op]) : i;
+    return of_gradient && at < i ? at : i;
+}
+
+static void note_uses(const EchSurvey *s, EchId i, EchId place, Life *lives)
+{
+    const EchOp *op = &s->ops[i];
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        Life *life = &lives[ech_survey_root(s, s->uses[u].buffer)];
+        life->used = life->used == ECH_NONE ? place : MAX(life->used, place);
+        life->moved = place < i;
+        if (s->uses[u].access == ECH_WRITE) {
+            life->written = life->written == ECH_NONE ? place : MAX(life->written, place);
+            life->backward = op->kind == ECH_OP_KERNEL && is_gradient_of(s, i);
+        }
+    }
+}
+
+/* Whether buffer @b, asked for at its ALLOC and used first by op @i, whose place is before that, may be asked for there. */
+static void move_alloc(const EchSurvey *s, EchId i, EchId place, const Life *lives, EchId *behind)
+{
+    const EchOp *op = &s->ops[i];
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        const Life *life = &lives[ech_survey_root(s, s->uses[u].buffer)];
+        if (life->used == ECH_NONE && life->alloc != ECH_NONE)
+            behind[life->alloc] = MIN(behind[life->alloc], place);
+    }
+}
+
+static bool find_places(const EchSurvey *s, const bool *compiled, EchId *behind)
+{
+    g_autofree Life *lives = g_new(Life, s->n_buffers + 1);
+    for (EchId b = 0; b <= s->n_buffers; b++)
+        lives[b] = (Life){ECH_NONE, ECH_NONE, ECH_NONE, false, false};
+    EchId begin = ECH_NONE; /* of the backward pass that is under way */
+    bool any = false;
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *op = &s->ops[i];
+        behind[i] = i;
+        if (op->kind == ECH_OP_ALLOC)
+            lives[op->target].alloc = i;
+        if (op->kind == ECH_OP_FREE && lives[op->target].moved && lives[op->target].alloc != ECH_NONE)
+            behind[i] = MAX(lives[op->target].used, behind[lives[op->target].alloc]);
+        if (op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE)
+            continue;
+        if (op->kind == ECH_OP_KERNEL)
+            begin = !ech_modules_is_backward(s, i) ? ECH_NONE : begin == ECH_NONE ? i : begin;
+        if (compiled[i] && begin != ECH_NONE && is_gradient_of(s, i)) {
+            behind[i] = earliest(s, i, begin, lives, behind);
+            move_alloc(s, i, behind[i], lives, behind);
+            any |= behind[i] < i;
+        }
+        note_uses(s, i, behind[i], lives);
+    }
+    return any;
+}
+
+static EchTrace *gradients_sooner(const EchSurvey *s, const bool *compiled, EchTrace *trace, GError **error)
+{
+    g_autofree EchId *behind = g_new(EchId, s->n + 1);
+    if (!find_places(s, compiled, behind))
+        return ech_trace_ref(trace);
+    g_autoptr(GArray) places = g_array_sized_new(FALSE, FALSE, sizeof(Place), (guint)s->n);
+    for (EchId i = 0; i < s->n; i++) {
+        Place place = {behind[i], i};
+        g_array_append_val(places, place);
+    }
+    g_array_sort(places, compare_places);
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
+    g_auto(EchEdit) edit = {0};
+    ech_edit_init(&edit, s, builder);
+    for (guint k = 0; k < places->len; k++) {
+        EchId i = g_array_index(places, Place, k).op;
+        const EchOp *op = &s->ops[i];
+        edit.map[i] = ech_trace_builder_op(builder, ech_edit_op(&edit, i));
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
+            ech_trace_builder_use(builder, s->uses[u].buffer, (EchAccess)s->uses[u].access, s->uses[u].bytes, (EchPattern)s->uses[u].pattern,
+                                  (EchOrigin)s->uses[u].origin);
+        for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++)
+            ech_edit_dep(&edit, &s->deps[d], 0);
+        ech_edit_work(&edit, i, 1);
+    }
+    ech_edit_loops(&edit, s->n_buffers);
+    return ech_trace_builder_finish(builder, error);
+}
+
+/* ---- both ---- */
+
+bool ech_compiled_is_within(const EchSurvey *survey, EchId op, const char *module)
+{
+    const char *compiled = strstr(ech_trace_string(survey->t, survey->ops[op].stack), "CompiledFunction");
+    return compiled && compiled < module;
+}
+
+/* Which ops are compiled and stand in a module that fits; @beside: in a graph of more than that module. Owned; NULL where none is. */
+static bool *find_compiled(const EchSurvey *s, const char *modules, bool beside)
+{
+    g_auto(GStrv) patterns = g_strsplit(modules, ECH_MODULES_OR, -1);
+    g_autoptr(GHashTable) alone = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL); /* modules' lines */
+    g_autofree bool *compiled = g_new0(bool, s->n + 1);
+    bool any = false;
+    for (EchId i = 0; i < s->n; i++) {
+        size_t n = 0;
+        bool is = s->ops[i].kind == ECH_OP_KERNEL && strstr(ech_trace_string(s->t, s->ops[i].stack), "CompiledFunction");
+        const char *module = is ? ech_modules_find(s, i, patterns, &n) : NULL;
+        g_autofree char *line = module && beside ? g_strndup(module, n) : NULL;
+        if (line && !ech_modules_is_backward(s, i) && ech_compiled_is_within(s, i, module))
+            (void)g_hash_table_add(alone, g_strdup(line));
+        compiled[i] = module && (!line || !g_hash_table_contains(alone, line));
+        any |= compiled[i];
+    }
+    return any ? g_steal_pointer(&compiled) : NULL;
+}
+
+EchTrace *ech_compiled_apart(EchTrace *trace, const EchDevice *device, const char *modules, GError **error)
+{
+    g_auto(EchSurvey) as_is = {0}, apart = {0};
+    if (ech_trace_has_op(trace, ECH_OP_LOOP) || !ech_survey_init(&as_is, trace, device))
+        return ech_trace_ref(trace);
+    g_autofree bool *compiled = find_compiled(&as_is, modules, false);
+    g_autoptr(EchTrace) out = compiled ? results_apart(&as_is, compiled, trace, error) : ech_trace_ref(trace);
+    if (!compiled || !out || !ech_survey_init(&apart, out, device))
+        return g_steal_pointer(&out);
+    g_autofree bool *beside = find_compiled(&apart, modules, true);
+    return beside ? gradients_sooner(&apart, beside, out, error) : g_steal_pointer(&out);
+}
