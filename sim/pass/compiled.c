@@ -6,6 +6,19 @@
 
 #include <string.h>
 
+bool ech_compiled_is_within(const EchSurvey *survey, EchId op, const char *module)
+{
+    const char *compiled = strstr(ech_trace_string(survey->t, survey->ops[op].stack), "CompiledFunction");
+    return compiled && compiled < module;
+}
+
+/* The line of the module that fits in which op @i was compiled, of @ret_n bytes; NULL. */
+static const char *compiled_module(const EchSurvey *s, EchId i, char *const *patterns, size_t *ret_n)
+{
+    bool compiled = s->ops[i].kind == ECH_OP_KERNEL && strstr(ech_trace_string(s->t, s->ops[i].stack), "CompiledFunction");
+    return compiled ? ech_modules_find(s, i, patterns, ret_n) : NULL;
+}
+
 /* ---- each result in a buffer of its own ---- */
 
 /* Whether use @use writes all of a buffer that could be another as well. */
@@ -17,18 +30,21 @@ static bool is_whole_write(const EchSurvey *s, const EchUse *use, const bool *ha
 }
 
 /* The uses by which compiled ops of modules that fit put a result where another one was that a kernel made: whether there are any. */
-static bool find_reuses(const EchSurvey *s, const bool *compiled, bool *reuses)
+static bool find_reuses(const EchSurvey *s, const char *modules, bool *reuses)
 {
+    g_auto(GStrv) patterns = g_strsplit(modules, ECH_MODULES_OR, -1);
     g_autofree bool *has_parts = g_new0(bool, s->n_buffers + 1), *is_made = g_new0(bool, s->n_buffers + 1);
     bool any = false;
+    size_t n;
     for (EchId b = 0; b < s->n_buffers; b++)
         if (s->buffers[b].alias_of != ECH_NONE)
             has_parts[s->buffers[b].alias_of] = true;
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *op = &s->ops[i];
+        bool compiled = compiled_module(s, i, patterns, &n) != NULL;
         for (uint32_t u = op->first_use; op->kind == ECH_OP_KERNEL && u < op->first_use + op->n_uses; u++) {
             EchId buffer = s->uses[u].buffer;
-            any |= reuses[u] = compiled[i] && is_made[buffer] && is_whole_write(s, &s->uses[u], has_parts);
+            any |= reuses[u] = compiled && is_made[buffer] && is_whole_write(s, &s->uses[u], has_parts);
             is_made[buffer] |= s->uses[u].access == ECH_WRITE;
         }
     }
@@ -72,10 +88,10 @@ static void write_apart(EchEdit *edit, EchId i, const bool *reuses, EchId *now)
         (void)ech_edit_memory(edit, ECH_OP_FREE, g_array_index(old, EchId, k));
 }
 
-static EchTrace *results_apart(const EchSurvey *s, const bool *compiled, EchTrace *trace, GError **error)
+static EchTrace *results_apart(const EchSurvey *s, const char *modules, EchTrace *trace, GError **error)
 {
     g_autofree bool *reuses = g_new0(bool, ech_trace_n_uses(s->t) + 1);
-    if (!find_reuses(s, compiled, reuses))
+    if (!find_reuses(s, modules, reuses))
         return ech_trace_ref(trace);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
     g_auto(EchEdit) edit = {0};
@@ -105,7 +121,7 @@ static gint compare_places(gconstpointer x, gconstpointer y)
 /* Of a buffer, by ops up to now: places of the last that writes it and of the latest that uses it, or ECH_NONE; and its ALLOC. */
 typedef struct {
     EchId written, used, alloc;
-    bool backward, moved; /* a backward pass wrote it; what uses it last does so sooner than it did */
+    bool moved; /* what uses it last does so sooner than it did */
 } Life;
 
 /* Whether what a backward pass computes is a gradient: not what it makes again of a forward one. */
@@ -116,24 +132,26 @@ static bool is_gradient_of(const EchSurvey *s, EchId op)
     return node && (!module || node < module);
 }
 
-/* The place that op @i, a gradient's of a graph whose backward pass begins at @begin, could have: behind the last op that it needs. */
-static EchId earliest(const EchSurvey *s, EchId i, EchId begin, const Life *lives, const EchId *behind)
+/* A module's gradients in the backward pass that is under way: the last that was computed before those of another module. */
+typedef struct {
+    EchId begin, last; /* begin: of that backward pass */
+} Own;
+
+/* The place of op @i, a gradient's of a module whose own others ended at @last, behind what it needs. */
+static EchId sooner_place(const EchSurvey *s, EchId i, EchId last, const Life *lives, const EchId *behind)
 {
     const EchOp *op = &s->ops[i];
-    EchId at = begin;
-    bool of_gradient = false;
+    EchId at = last;
     for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
         const Life *life = &lives[ech_survey_root(s, s->uses[u].buffer)];
-        bool reads = s->uses[u].access == ECH_READ;
-        EchId needed = reads ? life->written : life->used;
-        if (!reads && life->used == ECH_NONE && s->buffers[s->uses[u].buffer].alias_of != ECH_NONE)
+        EchId needed = s->uses[u].access == ECH_READ ? life->written : life->used;
+        if (needed == ECH_NONE && s->buffers[s->uses[u].buffer].alias_of != ECH_NONE)
             return i;
         at = needed != ECH_NONE ? MAX(at, needed) : at;
-        of_gradient |= reads && life->backward;
     }
     for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++)
         at = s->deps[d].op < i ? MAX(at, behind[s->deps[d].op]) : i;
-    return of_gradient && at < i ? at : i;
+    return MIN(at, i);
 }
 
 static void note_uses(const EchSurvey *s, EchId i, EchId place, Life *lives)
@@ -143,10 +161,8 @@ static void note_uses(const EchSurvey *s, EchId i, EchId place, Life *lives)
         Life *life = &lives[ech_survey_root(s, s->uses[u].buffer)];
         life->used = life->used == ECH_NONE ? place : MAX(life->used, place);
         life->moved = place < i;
-        if (s->uses[u].access == ECH_WRITE) {
+        if (s->uses[u].access == ECH_WRITE)
             life->written = life->written == ECH_NONE ? place : MAX(life->written, place);
-            life->backward = op->kind == ECH_OP_KERNEL && is_gradient_of(s, i);
-        }
     }
 }
 
@@ -161,12 +177,17 @@ static void move_alloc(const EchSurvey *s, EchId i, EchId place, const Life *liv
     }
 }
 
-static bool find_places(const EchSurvey *s, const bool *compiled, EchId *behind)
+/* @modules: of each op, 1 + which of @n_modules it is of, where it is to be looked at. */
+static bool find_places(const EchSurvey *s, const uint32_t *modules, uint32_t n_modules, EchId *behind)
 {
     g_autofree Life *lives = g_new(Life, s->n_buffers + 1);
+    g_autofree Own *own = g_new(Own, n_modules + 1);
     for (EchId b = 0; b <= s->n_buffers; b++)
-        lives[b] = (Life){ECH_NONE, ECH_NONE, ECH_NONE, false, false};
+        lives[b] = (Life){ECH_NONE, ECH_NONE, ECH_NONE, false};
+    for (uint32_t k = 0; k <= n_modules; k++)
+        own[k] = (Own){ECH_NONE, ECH_NONE};
     EchId begin = ECH_NONE; /* of the backward pass that is under way */
+    uint32_t now = 0;       /* module */
     bool any = false;
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *op = &s->ops[i];
@@ -179,20 +200,51 @@ static bool find_places(const EchSurvey *s, const bool *compiled, EchId *behind)
             continue;
         if (op->kind == ECH_OP_KERNEL)
             begin = !ech_modules_is_backward(s, i) ? ECH_NONE : begin == ECH_NONE ? i : begin;
-        if (compiled[i] && begin != ECH_NONE && is_gradient_of(s, i)) {
-            behind[i] = earliest(s, i, begin, lives, behind);
-            move_alloc(s, i, behind[i], lives, behind);
-            any |= behind[i] < i;
+        if (modules[i] > 0 && begin != ECH_NONE && is_gradient_of(s, i)) {
+            Own *mine = &own[modules[i]];
+            if (mine->begin != begin || modules[i] == now) {
+                *mine = (Own){begin, i};
+                now = modules[i];
+            } else {
+                behind[i] = sooner_place(s, i, mine->last, lives, behind);
+                move_alloc(s, i, behind[i], lives, behind);
+                any |= behind[i] < i;
+            }
         }
         note_uses(s, i, behind[i], lives);
     }
     return any;
 }
 
-static EchTrace *gradients_sooner(const EchSurvey *s, const bool *compiled, EchTrace *trace, GError **error)
+/* Of each op that was compiled, in a graph of more than its module that fits, 1 + which module that is; else 0. Owned. */
+static uint32_t *find_beside(const EchSurvey *s, const char *modules, uint32_t *ret_n)
 {
+    g_auto(GStrv) patterns = g_strsplit(modules, ECH_MODULES_OR, -1);
+    g_autoptr(GHashTable) numbers = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL); /* of lines; UINT32_MAX: compiled by itself */
+    uint32_t *of = g_new0(uint32_t, s->n + 1);
+    *ret_n = 0;
+    for (EchId i = 0; i < s->n; i++) {
+        size_t n = 0;
+        const char *module = compiled_module(s, i, patterns, &n);
+        if (!module)
+            continue;
+        g_autofree char *line = g_strndup(module, n);
+        uint32_t number = GPOINTER_TO_UINT(g_hash_table_lookup(numbers, line));
+        if (number == 0) {
+            number = !ech_modules_is_backward(s, i) && ech_compiled_is_within(s, i, module) ? UINT32_MAX : ++*ret_n;
+            g_hash_table_insert(numbers, g_steal_pointer(&line), GUINT_TO_POINTER(number));
+        }
+        of[i] = number == UINT32_MAX ? 0 : number;
+    }
+    return of;
+}
+
+static EchTrace *gradients_sooner(const EchSurvey *s, const char *modules, EchTrace *trace, GError **error)
+{
+    uint32_t n_modules;
+    g_autofree uint32_t *of = find_beside(s, modules, &n_modules);
     g_autofree EchId *behind = g_new(EchId, s->n + 1);
-    if (!find_places(s, compiled, behind))
+    if (!find_places(s, of, n_modules, behind))
         return ech_trace_ref(trace);
     g_autoptr(GArray) places = g_array_sized_new(FALSE, FALSE, sizeof(Place), (guint)s->n);
     for (EchId i = 0; i < s->n; i++) {
@@ -220,41 +272,13 @@ static EchTrace *gradients_sooner(const EchSurvey *s, const bool *compiled, EchT
 
 /* ---- both ---- */
 
-bool ech_compiled_is_within(const EchSurvey *survey, EchId op, const char *module)
-{
-    const char *compiled = strstr(ech_trace_string(survey->t, survey->ops[op].stack), "CompiledFunction");
-    return compiled && compiled < module;
-}
-
-/* Which ops are compiled and stand in a module that fits; @beside: in a graph of more than that module. Owned; NULL where none is. */
-static bool *find_compiled(const EchSurvey *s, const char *modules, bool beside)
-{
-    g_auto(GStrv) patterns = g_strsplit(modules, ECH_MODULES_OR, -1);
-    g_autoptr(GHashTable) alone = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL); /* modules' lines */
-    g_autofree bool *compiled = g_new0(bool, s->n + 1);
-    bool any = false;
-    for (EchId i = 0; i < s->n; i++) {
-        size_t n = 0;
-        bool is = s->ops[i].kind == ECH_OP_KERNEL && strstr(ech_trace_string(s->t, s->ops[i].stack), "CompiledFunction");
-        const char *module = is ? ech_modules_find(s, i, patterns, &n) : NULL;
-        g_autofree char *line = module && beside ? g_strndup(module, n) : NULL;
-        if (line && !ech_modules_is_backward(s, i) && ech_compiled_is_within(s, i, module))
-            (void)g_hash_table_add(alone, g_strdup(line));
-        compiled[i] = module && (!line || !g_hash_table_contains(alone, line));
-        any |= compiled[i];
-    }
-    return any ? g_steal_pointer(&compiled) : NULL;
-}
-
 EchTrace *ech_compiled_apart(EchTrace *trace, const EchDevice *device, const char *modules, GError **error)
 {
     g_auto(EchSurvey) as_is = {0}, apart = {0};
     if (ech_trace_has_op(trace, ECH_OP_LOOP) || !ech_survey_init(&as_is, trace, device))
         return ech_trace_ref(trace);
-    g_autofree bool *compiled = find_compiled(&as_is, modules, false);
-    g_autoptr(EchTrace) out = compiled ? results_apart(&as_is, compiled, trace, error) : ech_trace_ref(trace);
-    if (!compiled || !out || !ech_survey_init(&apart, out, device))
+    g_autoptr(EchTrace) out = results_apart(&as_is, modules, trace, error);
+    if (!out || !ech_survey_init(&apart, out, device))
         return g_steal_pointer(&out);
-    g_autofree bool *beside = find_compiled(&apart, modules, true);
-    return beside ? gradients_sooner(&apart, beside, out, error) : g_steal_pointer(&out);
+    return gradients_sooner(&apart, modules, out, error);
 }

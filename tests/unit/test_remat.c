@@ -502,6 +502,62 @@ START_TEST(compiled_modules)
 }
 END_TEST
 
+/* A graph that leaves weights' gradients for its end, where they read what both layers made: with each layer checkpointed they are computed in its own backward
+ * pass, so that no more than one layer's is there at a time; what casts them, and what is added to, goes with them. */
+START_TEST(gradients_left_for_the_end)
+{
+    const EchBytes part = 1 << 27;
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    static const char *const forward[] = {"aten::mm\nnn.Module: layers.0 (Block)\n## Call CompiledFxGraph f ##\nCompiledFunction\nnn.Module: GPT",
+                                          "aten::mm\nnn.Module: layers.1 (Block)\n## Call CompiledFxGraph f ##\nCompiledFunction\nnn.Module: GPT"},
+                             *const back[] = {"autograd::engine::evaluate_function: CompiledFunctionBackward\nnn.Module: layers.0 (Block)\nnn.Module: GPT",
+                                              "autograd::engine::evaluate_function: CompiledFunctionBackward\nnn.Module: layers.1 (Block)\nnn.Module: GPT"};
+    EchId x[3], made[2], gradient[3], weights[2], sum = ech_test_buffer(b, "sum", part, ECH_ROLE_GRADIENT, true);
+    for (unsigned k = 0; k < 3; k++) {
+        x[k] = ech_test_buffer(b, "x", part, ECH_ROLE_TEMPORARY, k == 0);
+        gradient[k] = ech_test_buffer(b, "gradient", part, ECH_ROLE_TEMPORARY, false);
+    }
+    for (unsigned k = 0; k < 2; k++) {
+        made[k] = ech_test_buffer(b, "made", 8 * part, ECH_ROLE_ACTIVATION, false);
+        weights[k] = ech_test_buffer(b, "weight's", part, ECH_ROLE_GRADIENT, false);
+        (void)ech_test_put(b, ECH_OP_ALLOC, made[k]);
+        run_in(b, forward[k], 100 * ms, x[k], made[k], 8 * part);
+        (void)ech_test_put(b, ECH_OP_ALLOC, x[k + 1]);
+        run_in(b, forward[k], 100 * ms, made[k], x[k + 1], part);
+        if (k > 0)
+            (void)ech_test_put(b, ECH_OP_FREE, x[k]);
+    }
+    (void)ech_test_put(b, ECH_OP_ALLOC, gradient[2]);
+    run_in(b, "autograd::engine::evaluate_function: LossBackward0", 50 * ms, x[2], gradient[2], part);
+    (void)ech_test_put(b, ECH_OP_FREE, x[2]);
+    for (unsigned k = 2; k-- > 0;) {
+        (void)ech_test_put(b, ECH_OP_ALLOC, gradient[k]);
+        run_in(b, back[k], 50 * ms, gradient[k + 1], gradient[k], part);
+    }
+    for (unsigned k = 2; k-- > 0;) {
+        (void)ech_test_put(b, ECH_OP_ALLOC, weights[k]);
+        run_in(b, back[k], 50 * ms, made[k], weights[k], part);
+        ech_trace_builder_use(b, gradient[k + 1], ECH_READ, part, ECH_PATTERN_STREAM, ECH_KNOWN);
+        (void)ech_test_put(b, ECH_OP_FREE, made[k]);
+        (void)ech_test_put(b, ECH_OP_FREE, gradient[k + 1]);
+        run_in(b, back[k], 50 * ms, weights[k], sum, part); /* both add to it, in their order */
+        ech_trace_builder_use(b, sum, ECH_READ, part, ECH_PATTERN_STREAM, ECH_KNOWN);
+    }
+    for (unsigned k = 2; k-- > 0;)
+        (void)ech_test_put(b, ECH_OP_FREE, weights[k]); /* when the optimizer's step is over */
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchRun) before = ech_test_replay(in, device);
+    ck_assert_uint_eq(ech_test_peak(before, "hbm"), 22 * part); /* x, the sum, both that were made, three gradients, a weight's */
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"remat:modules=layers.*", NULL});
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    /* The last layer is made for its own backward pass alone, which comes next: once. */
+    ck_assert_msg(llabs(run->makespan - before->makespan - 100 * ms) <= 10, "%" G_GINT64_FORMAT, run->makespan - before->makespan);
+    ck_assert_msg(ech_test_peak(run, "hbm") == 14 * part, "%" G_GUINT64_FORMAT, ech_test_peak(run, "hbm") / part);
+}
+END_TEST
+
 /* A layer that torch.compile made one graph of runs again whole, its last product, too; as a part of a larger graph it does not. */
 START_TEST(modules_compiled_by_themselves)
 {
@@ -1611,6 +1667,7 @@ int main(void)
     tcase_add_test(tcase, modules_of_pytorch);
     tcase_add_test(tcase, products_of_modules);
     tcase_add_test(tcase, compiled_modules);
+    tcase_add_test(tcase, gradients_left_for_the_end);
     tcase_add_test(tcase, modules_compiled_by_themselves);
     tcase_add_test(tcase, autocast_of_modules);
     tcase_add_test(tcase, gathered_for_modules);
