@@ -105,7 +105,7 @@ static EchTrace *results_apart(const EchSurvey *s, const char *modules, EchTrace
     return ech_trace_builder_finish(builder, error);
 }
 
-/* ---- backward kernels as soon as what they need is there ---- */
+/* ---- gradients in the backward pass of their own module ---- */
 
 /* Ops in another order: by the op behind which each stands now, and as they were. */
 typedef struct {
@@ -166,7 +166,7 @@ static void note_uses(const EchSurvey *s, EchId i, EchId place, Life *lives)
     }
 }
 
-/* Whether buffer @b, asked for at its ALLOC and used first by op @i, whose place is before that, may be asked for there. */
+/* What op @i, which moves to @place, is the first to use is asked for there. */
 static void move_alloc(const EchSurvey *s, EchId i, EchId place, const Life *lives, EchId *behind)
 {
     const EchOp *op = &s->ops[i];
@@ -177,7 +177,8 @@ static void move_alloc(const EchSurvey *s, EchId i, EchId place, const Life *liv
     }
 }
 
-/* @modules: of each op, 1 + which of @n_modules it is of, where it is to be looked at. */
+/* The op behind which each stands, itself where it stays: whether any moves. @modules: of each, 1 + which of @n_modules it is of, where it is to be looked at.
+ */
 static bool find_places(const EchSurvey *s, const uint32_t *modules, uint32_t n_modules, EchId *behind)
 {
     g_autofree Life *lives = g_new(Life, s->n_buffers + 1);

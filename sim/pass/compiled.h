@@ -8,6 +8,6 @@
 bool ech_compiled_is_within(const EchSurvey *survey, EchId op, const char *module);
 /** The trace in which modules whose path fits one of the patterns @modules (ECH_MODULES_OR between them), and that were compiled, stand apart, as a compiler
  * would have them that compiles one at a time: each result lies in a buffer of its own, where it took that of one that nobody read any more, or changed it in
- * place; and gradients are computed as soon as what they need is there, where they were left for the end. Owned: another reference to @trace where it has no
- * such modules; NULL and *@error where it cannot be written. */
+ * place; and gradients are computed in the backward pass of their own module, where they were left for the end. Owned: another reference to @trace where it has
+ * no such modules; NULL and *@error where it cannot be written. */
 EchTrace *ech_compiled_apart(EchTrace *trace, const EchDevice *device, const char *modules, GError **error) G_GNUC_WARN_UNUSED_RESULT;

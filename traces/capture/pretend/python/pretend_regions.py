@@ -7,19 +7,24 @@ import threading
 
 import torch
 
+import pretend_generated
+
 _push, _pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
 _compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
 FORWARD, BACKWARD = "nn.Module below: ", "backward of nn.Module below: "
 
 
+OTHERWISE = "modules of what torch.compile compiles are not told"
+
+
 def install(finder):
     _compile_in_place()
-    otherwise = "modules of what torch.compile compiles are not told"
+    torch._echelon_within = within
     for module, kind in (("ir", "ExternKernel"), ("scheduler", "BaseScheduling"), ("codegen.simd", "SIMDScheduling"), ("codegen.triton", "TritonScheduling")):
-        finder.when("torch._inductor." + module, functools.partial(_written, kind), otherwise)
+        finder.when("torch._inductor." + module, functools.partial(_written, kind), OTHERWISE)
     for module in ("codecache", "output_code"):  # up to 2.5, and later
-        finder.when("torch._inductor." + module, _called, otherwise)
-    finder.when("torch._inductor.codecache", _kept, otherwise)
+        finder.when("torch._inductor." + module, _called, OTHERWISE)
+    finder.when("torch._inductor.codecache", _kept, OTHERWISE)
 
 
 # ---- what a compiled graph says while it runs ----
@@ -43,7 +48,6 @@ def _called(module):
     kind = getattr(module, "CompiledFxGraph", None)
     if kind is None or "__call__" not in vars(kind) or hasattr(kind.__call__, "__wrapped__"):  # there under another name
         return
-    torch._echelon_within = within
     call = kind.__call__
 
     @functools.wraps(call)
@@ -97,7 +101,7 @@ def _stack(node):
 
 
 def _is_view(node):
-    return not isinstance(node.target, torch._ops.OpOverload) or node.target.is_view or node.target is torch.ops.aten.reshape.default
+    return not isinstance(node.target, torch._ops.OpOverload) or getattr(node.target, "is_view", False) or node.target is torch.ops.aten.reshape.default
 
 
 def _agreed(stacks):
@@ -118,6 +122,21 @@ def _nodes_of(kernel):
     return [node for part in kernel if getattr(part, "node", None) is not None for node in part.node.origins]
 
 
+def _or_nothing(tell):
+    """What is told of a graph is worth no program's failure."""
+
+    @functools.wraps(tell)
+    def told(*given):
+        try:
+            return tell(*given)
+        except Exception as error:
+            pretend_generated.say(OTHERWISE, error)
+            return []
+
+    return told
+
+
+@_or_nothing
 def modules_of(kernel, of_forward):
     """What within() is to be called with: of an ExternKernel, or of what the scheduler makes one kernel of, in a graph of a forward pass or of a backward one."""
     nodes = {node: None for node in _nodes_of(kernel) if node.op == "call_function"}
@@ -150,6 +169,11 @@ def _written(kind, module):
     kind.codegen_comment = commented
 
 
+@_or_nothing
+def _all_of(graph):
+    return [_stack(node) for node in graph.graph.nodes]
+
+
 def _kept(module):
     """What is written hangs on the names, and is of no use to a program without this: the disk keeps it apart."""
     details = module.FxGraphHashDetails
@@ -158,7 +182,7 @@ def _kept(module):
     @functools.wraps(make)
     def made(self, graph, *given, **named):
         make(self, graph, *given, **named)
-        self.echelon_modules = [_stack(node) for node in graph.graph.nodes]
+        self.echelon_modules = _all_of(graph)
 
     details.__init__ = made
 
