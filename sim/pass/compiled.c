@@ -12,6 +12,12 @@ bool ech_compiled_is_within(const EchSurvey *survey, EchId op, const char *modul
     return compiled && compiled < module;
 }
 
+bool ech_compiled_is_beside(const EchSurvey *survey, EchId op, const char *module)
+{
+    const char *compiled = strstr(ech_trace_string(survey->t, survey->ops[op].stack), "CompiledFunction");
+    return compiled && compiled > module;
+}
+
 /* The line of the module that fits in which op @i was compiled, of @ret_n bytes; NULL. */
 static const char *compiled_module(const EchSurvey *s, EchId i, char *const *patterns, size_t *ret_n)
 {

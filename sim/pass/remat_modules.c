@@ -173,6 +173,7 @@ bool ech_remat_choose_modules(EchRemat *remat, const char *modules)
         any |= module != NULL;
         a->chosen = module && !r->is_gathered[a->buffer] && !ech_modules_is_backward(r->s, a->maker) && ech_modules_is_backward(r->s, a->back) &&
                     !is_result(r, a, module, n);
+        r->in_graph |= a->chosen && ech_compiled_is_beside(r->s, a->maker, module);
     }
     keep_casts(r);
     find_along(r, patterns);
