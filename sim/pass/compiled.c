@@ -262,17 +262,8 @@ static EchTrace *gradients_sooner(const EchSurvey *s, const char *modules, EchTr
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
     g_auto(EchEdit) edit = {0};
     ech_edit_init(&edit, s, builder);
-    for (guint k = 0; k < places->len; k++) {
-        EchId i = g_array_index(places, Place, k).op;
-        const EchOp *op = &s->ops[i];
-        edit.map[i] = ech_trace_builder_op(builder, ech_edit_op(&edit, i));
-        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
-            ech_trace_builder_use(builder, s->uses[u].buffer, (EchAccess)s->uses[u].access, s->uses[u].bytes, (EchPattern)s->uses[u].pattern,
-                                  (EchOrigin)s->uses[u].origin);
-        for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++)
-            ech_edit_dep(&edit, &s->deps[d], 0);
-        ech_edit_work(&edit, i, 1);
-    }
+    for (guint k = 0; k < places->len; k++)
+        ech_edit_keep(&edit, g_array_index(places, Place, k).op);
     ech_edit_loops(&edit, s->n_buffers);
     return ech_trace_builder_finish(builder, error);
 }

@@ -286,20 +286,6 @@ static void find_inputs(const EchSurvey *s, char *const *patterns, bool products
         settle_call(value, until); /* the latest of all: in whatever order */
 }
 
-static void write_op(EchEdit *e, const EchSurvey *s, EchId i, EchId after)
-{
-    const EchOp *op = &s->ops[i];
-    e->map[i] = ech_trace_builder_op(e->builder, ech_edit_op(e, i));
-    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
-        ech_trace_builder_use(e->builder, s->uses[u].buffer, (EchAccess)s->uses[u].access, s->uses[u].bytes, (EchPattern)s->uses[u].pattern,
-                              (EchOrigin)s->uses[u].origin);
-    for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++)
-        ech_edit_dep(e, &s->deps[d], 0);
-    if (after != ECH_NONE)
-        ech_trace_builder_dep(e->builder, e->map[after], 0);
-    ech_edit_work(e, i, 1);
-}
-
 EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *modules, bool products, GError **error)
 {
     const EchSurvey *s = survey;
@@ -327,9 +313,11 @@ EchTrace *ech_remat_keep_inputs(const EchSurvey *survey, const char *modules, bo
     ech_edit_init(&edit, s, builder);
     for (EchId i = 0; i < s->n; i++) {
         if (!moves[i])
-            write_op(&edit, s, i, ECH_NONE);
-        for (EchId k = first[i]; k != ECH_NONE; k = next[k])
-            write_op(&edit, s, k, i);
+            ech_edit_keep(&edit, i);
+        for (EchId k = first[i]; k != ECH_NONE; k = next[k]) {
+            ech_edit_keep(&edit, k);
+            ech_trace_builder_dep(builder, edit.map[i], 0);
+        }
     }
     ech_edit_loops(&edit, s->n_buffers);
     for (EchId i = 0; loops && i < s->n; i++)

@@ -397,6 +397,19 @@ EchOp ech_edit_op(EchEdit *edit, EchId op)
     return o;
 }
 
+void ech_edit_keep(EchEdit *edit, EchId op)
+{
+    const EchSurvey *s = edit->survey;
+    const EchOp *o = &s->ops[op];
+    edit->map[op] = ech_trace_builder_op(edit->builder, ech_edit_op(edit, op));
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
+        ech_trace_builder_use(edit->builder, s->uses[u].buffer, (EchAccess)s->uses[u].access, s->uses[u].bytes, (EchPattern)s->uses[u].pattern,
+                              (EchOrigin)s->uses[u].origin);
+    for (uint32_t d = o->first_dep; d < o->first_dep + o->n_deps; d++)
+        ech_edit_dep(edit, &s->deps[d], 0);
+    ech_edit_work(edit, op, 1);
+}
+
 EchId ech_edit_memory(EchEdit *edit, EchOpKind kind, EchId buffer)
 {
     const EchBuffer *b = ech_trace_builder_peek_buffer(edit->builder, buffer);

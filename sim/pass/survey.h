@@ -110,6 +110,8 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchEdit, ech_edit_clear)
 EchId ech_edit_text(EchEdit *edit, EchId string);
 /** An op of the old trace, its strings the new one's; to be appended. */
 EchOp ech_edit_op(EchEdit *edit, EchId op);
+/** Appends an op of the old trace as it is, with its uses, operations and dependencies. */
+void ech_edit_keep(EchEdit *edit, EchId op);
 /** ALLOC or FREE of @buffer on the core's queue. */
 EchId ech_edit_memory(EchEdit *edit, EchOpKind kind, EchId buffer);
 /** Puts a buffer into another memory: what a recording or a compiler said of its place is no more. */
