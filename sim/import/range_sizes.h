@@ -1,7 +1,6 @@
 /** @file range_sizes.h
  * What stands behind the name of an operator in the range around it: PyTorch (emit_nvtx with shapes) writes sizes, the hooks of `capture --pretend` for
- * operators and kernels of others types besides, and of kernels that were compiled which
- * arrays are written ("out bf16"), or read and written ("inout bf16").
+ * operators and kernels of others types besides, and of kernels that were compiled which arrays are written ("out bf16"), or read and written ("inout bf16").
  *
  *     aten::addmm, seq = 7, op_id = 9, sizes = [[2304], [8192, 768], [768, 2304]], types = [bf16, bf16, bf16]
  */

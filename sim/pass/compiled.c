@@ -6,23 +6,31 @@
 
 #include <string.h>
 
+/* Autograd's function that runs a graph, and its node ("CompiledFunctionBackward"). */
+#define COMPILED "CompiledFunction"
+
+/* Where the stack of op @i has the graph of torch.compile's that the op is of; NULL. */
+static const char *graph_of(const EchSurvey *s, EchId i)
+{
+    return strstr(ech_trace_string(s->t, s->ops[i].stack), COMPILED);
+}
+
 bool ech_compiled_is_within(const EchSurvey *survey, EchId op, const char *module)
 {
-    const char *compiled = strstr(ech_trace_string(survey->t, survey->ops[op].stack), "CompiledFunction");
-    return compiled && compiled < module;
+    const char *graph = graph_of(survey, op);
+    return graph && graph < module;
 }
 
 bool ech_compiled_is_beside(const EchSurvey *survey, EchId op, const char *module)
 {
-    const char *compiled = strstr(ech_trace_string(survey->t, survey->ops[op].stack), "CompiledFunction");
-    return compiled && compiled > module;
+    const char *graph = graph_of(survey, op);
+    return graph && graph > module;
 }
 
 /* The line of the module that fits in which op @i was compiled, of @ret_n bytes; NULL. */
 static const char *compiled_module(const EchSurvey *s, EchId i, char *const *patterns, size_t *ret_n)
 {
-    bool compiled = s->ops[i].kind == ECH_OP_KERNEL && strstr(ech_trace_string(s->t, s->ops[i].stack), "CompiledFunction");
-    return compiled ? ech_modules_find(s, i, patterns, ret_n) : NULL;
+    return s->ops[i].kind == ECH_OP_KERNEL && graph_of(s, i) ? ech_modules_find(s, i, patterns, ret_n) : NULL;
 }
 
 /* ---- each result in a buffer of its own ---- */
@@ -143,11 +151,11 @@ typedef struct {
     EchId begin, last; /* begin: of that backward pass */
 } Own;
 
-/* The place of op @i, a gradient's of a module whose own others ended at @last, behind what it needs. */
-static EchId sooner_place(const EchSurvey *s, EchId i, EchId last, const Life *lives, const EchId *behind)
+/* The place of op @i, a gradient's, behind op @after and what it needs. */
+static EchId sooner_place(const EchSurvey *s, EchId i, EchId after, const Life *lives, const EchId *behind)
 {
     const EchOp *op = &s->ops[i];
-    EchId at = last;
+    EchId at = after;
     for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
         const Life *life = &lives[ech_survey_root(s, s->uses[u].buffer)];
         EchId needed = s->uses[u].access == ECH_READ ? life->written : life->used;
@@ -194,6 +202,7 @@ static bool find_places(const EchSurvey *s, const uint32_t *modules, uint32_t n_
     for (uint32_t k = 0; k <= n_modules; k++)
         own[k] = (Own){ECH_NONE, ECH_NONE};
     EchId begin = ECH_NONE; /* of the backward pass that is under way */
+    EchId waited = 0;       /* what the core waited for last, which what comes behind may need */
     uint32_t now = 0;       /* module */
     bool any = false;
     for (EchId i = 0; i < s->n; i++) {
@@ -205,6 +214,8 @@ static bool find_places(const EchSurvey *s, const uint32_t *modules, uint32_t n_
             behind[i] = MAX(lives[op->target].used, behind[lives[op->target].alloc]);
         if (op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE)
             continue;
+        if (op->kind == ECH_OP_WAIT && op->queue == s->core)
+            waited = i;
         if (op->kind == ECH_OP_KERNEL)
             begin = !ech_modules_is_backward(s, i) ? ECH_NONE : begin == ECH_NONE ? i : begin;
         if (modules[i] > 0 && begin != ECH_NONE && is_gradient_of(s, i)) {
@@ -213,7 +224,7 @@ static bool find_places(const EchSurvey *s, const uint32_t *modules, uint32_t n_
                 *mine = (Own){begin, i};
                 now = modules[i];
             } else {
-                behind[i] = sooner_place(s, i, mine->last, lives, behind);
+                behind[i] = sooner_place(s, i, MAX(mine->last, waited), lives, behind);
                 move_alloc(s, i, behind[i], lives, behind);
                 any |= behind[i] < i;
             }
@@ -273,7 +284,7 @@ static EchTrace *gradients_sooner(const EchSurvey *s, const char *modules, EchTr
 EchTrace *ech_compiled_apart(EchTrace *trace, const EchDevice *device, const char *modules, GError **error)
 {
     g_auto(EchSurvey) as_is = {0}, apart = {0};
-    if (ech_trace_has_op(trace, ECH_OP_LOOP) || !ech_survey_init(&as_is, trace, device))
+    if (!ech_trace_says(trace, COMPILED, "") || ech_trace_has_op(trace, ECH_OP_LOOP) || !ech_survey_init(&as_is, trace, device))
         return ech_trace_ref(trace);
     g_autoptr(EchTrace) out = results_apart(&as_is, modules, trace, error);
     if (!out || !ech_survey_init(&apart, out, device))

@@ -252,7 +252,7 @@ void ech_remat_gather(const EchRemat *remat, const EchRematInput *input, GArray 
 /** The same for all inputs of run @run. */
 void ech_remat_gather_run(const EchRemat *remat, uint32_t run, GArray *ret_inputs, GArray *ret_ops);
 
-/** Makes the same of a plan: what cannot be made, is not. */
+/** Plans that what @along says runs again; what cannot, does not. */
 void ech_remat_make_along(EchRemat *remat, const EchRematAlong *along);
 
 /** Order of arrays (uint32_t) by when they must be there again; @remat is the EchRemat. */

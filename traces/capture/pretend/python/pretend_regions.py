@@ -10,7 +10,7 @@ import torch
 import pretend_generated
 
 _push, _pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
-_compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
+compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
 FORWARD, BACKWARD = "nn.Module below: ", "backward of nn.Module below: "
 
 
@@ -206,7 +206,7 @@ def _compile_in_place():
 
         @functools.wraps(run)
         def called(*values, **more):
-            if _compiling() or not hooks:
+            if compiling() or not hooks:
                 return run(*values, **more)
             hooks[0].before(self, values)
             try:
