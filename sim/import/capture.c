@@ -64,6 +64,8 @@ struct EchCapture {
     GHashTable *ended;                        /* device + 1 -> op + 1 that ended last; unrecorded: that was issued last */
     bool unrecorded;
     EchWaitsTold told;
+    GArray *given;         /* EchId: buffers given to modules */
+    uint64_t rows;         /* of those, the last */
     GArray *calls;         /* EchWaitCall */
     GArray *after;         /* EchStreamWait */
     EchId *ops;            /* Of each item that streams may wait for. */
@@ -135,6 +137,7 @@ EchCapture *ech_capture_new(EchImport *import, const char *format)
     capture->running = g_array_new(FALSE, FALSE, sizeof(Running));
     capture->ended = g_hash_table_new(NULL, NULL);
     capture->calls = g_array_new(FALSE, FALSE, sizeof(EchWaitCall));
+    capture->given = g_array_new(FALSE, FALSE, sizeof(EchId));
     return capture;
 }
 
@@ -156,6 +159,7 @@ void ech_capture_free(EchCapture *capture)
     g_array_unref(capture->running);
     g_hash_table_unref(capture->ended);
     g_array_unref(capture->calls);
+    g_array_unref(capture->given);
     g_clear_pointer(&capture->foreign, ech_trace_unref);
     g_free(capture);
 }
@@ -872,6 +876,17 @@ static void advice(EchCapture *capture, const EchItem *item)
     buffer->managed |= item->managed;
 }
 
+static void given(EchCapture *capture, const EchItem *item)
+{
+    EchId id;
+    if (!ech_arrays_find(capture->arrays, item->address, &id)) {
+        ech_diag_note(capture->import->diag, "given_at_unknown_addresses", 1);
+        return;
+    }
+    g_array_append_val(capture->given, id);
+    capture->rows = item->bytes;
+}
+
 static void collective(EchCapture *capture, const EchItem *item)
 {
     EchOp op = op_of(capture, item, ECH_OP_COLLECTIVE, queue_id(capture, item->queue));
@@ -1177,7 +1192,7 @@ static void settle_zero(EchCapture *capture)
         if (item->start != ECH_TIME_NONE)
             capture->zero = MIN(capture->zero, item->start);
         bool host_only = (item->kind == ECH_ITEM_ALLOC || item->kind == ECH_ITEM_FREE) && item->to == ECH_TIER_HOST;
-        if (item->kind != ECH_ITEM_FOREIGN && item->kind != ECH_ITEM_MARK && !host_only)
+        if (item->kind != ECH_ITEM_FOREIGN && item->kind != ECH_ITEM_MARK && item->kind != ECH_ITEM_GIVEN && !host_only)
             memory_index(capture, ECH_TIER_DEVICE, ech_capture_queue_device(capture, item->queue));
         if (item->kind == ECH_ITEM_COPY && item->from == ECH_TIER_DEVICE && item->to == ECH_TIER_DEVICE && item->other != ECH_NONE)
             memory_index(capture, ECH_TIER_DEVICE, item->other);
@@ -1302,6 +1317,7 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
         case ECH_ITEM_HOST_WAIT: wait_op(capture, item); break;
         case ECH_ITEM_COLLECTIVE: collective(capture, item); break;
         case ECH_ITEM_ADVICE: advice(capture, item); break;
+        case ECH_ITEM_GIVEN: given(capture, item); break;
         case ECH_ITEM_FOREIGN: foreign_op(capture, &foreign, item); break;
         }
     }
@@ -1309,7 +1325,9 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
     g_free(foreign.memories);
     g_free(foreign.queues);
     if (capture->uses->len > 0) {
-        ech_roles_infer(capture->builder);
+        ech_roles_infer(capture->builder, capture->given);
+        if (capture->rows > 0)
+            ech_trace_builder_printf_property(capture->builder, ECH_TRACE_BATCH, "%" G_GUINT64_FORMAT, capture->rows);
         ech_diag_note(capture->import->diag, "kernels_of_untold_arrays", capture->n_untold);
         ech_diag_note(capture->import->diag, "uses_of_no_array", capture->n_unknown);
         ech_diag_note(capture->import->diag, "uses_of_inferred_direction", capture->n_inferred);

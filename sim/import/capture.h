@@ -21,7 +21,8 @@
 
 /** Where bytes are: "hbm", "host", and on TPUs "vector" (VMEM), "common" (CMEM), "scalar" (SMEM). */
 typedef enum { ECH_TIER_DEVICE, ECH_TIER_HOST, ECH_TIER_VECTOR, ECH_TIER_COMMON, ECH_TIER_SCALAR, ECH_N_TIERS } EchTier;
-/** What an event is. ADVICE: of the managed memory at `address`; is no op. FOREIGN: an operation of the merged trace (ech_capture_merge). */
+/** What an event is. ADVICE: of the managed memory at `address`; is no op. GIVEN: the array at `address` is what a program hands to its outermost module, with
+ * so many rows (bytes); is no op. FOREIGN: an operation of the merged trace (ech_capture_merge). */
 typedef enum {
     ECH_ITEM_KERNEL,
     ECH_ITEM_MEMSET,
@@ -33,6 +34,7 @@ typedef enum {
     ECH_ITEM_HOST_WAIT,
     ECH_ITEM_COLLECTIVE,
     ECH_ITEM_ADVICE,
+    ECH_ITEM_GIVEN,
     ECH_ITEM_FOREIGN
 } EchItemKind;
 
@@ -41,7 +43,7 @@ typedef struct {
     EchTime issued;     /**< When the host asked for it; = start where that is not known. */
     EchTime start;      /**< ECH_TIME_NONE where not recorded. */
     EchTime duration;   /**< ECH_TIME_NONE where not recorded. */
-    uint64_t bytes;     /**< COPY, MEMSET, ALLOC, FREE, MARK, COLLECTIVE. FREE: of unknown size where origin is ECH_ABSENT. */
+    uint64_t bytes;     /**< COPY, MEMSET, ALLOC, FREE, MARK, COLLECTIVE, GIVEN. FREE: of unknown size where origin is ECH_ABSENT. */
     uint64_t rounded;   /**< ALLOC: what the allocator gave, or 0. COLLECTIVE: devices of all groups together, or 0. */
     uint64_t address;   /**< ALLOC, FREE: address. COLLECTIVE: from a group's first device to its second. STREAM_WAIT, HOST_WAIT: (uint64_t) time the event was
                            recorded at. FOREIGN: op index. */

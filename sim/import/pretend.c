@@ -552,13 +552,32 @@ static void name_block(void *data, EchTime time, EchId *ret_name, EchId *ret_sta
     *ret_stack = path_text(r, path);
 }
 
+/* Before the outermost module is called (capture/pretend/python/sitecustomize.py): rows of a batch, and where the arrays lie that it is given. */
+#define GIVEN "nn.Module given: "
+
+static void add_given(Reader *r, uint64_t time, const char *told)
+{
+    EchItem item = ech_item_init(ECH_ITEM_GIVEN);
+    item.issued = time_of(r, time);
+    item.queue = ech_capture_queue(r->capture, "nvtx", ECH_QUEUE_HOST, 0);
+    char *at;
+    item.bytes = g_ascii_strtoull(told, &at, 10);
+    while (*at == ' ' && g_ascii_isdigit(at[1])) {
+        item.address = g_ascii_strtoull(at, &at, 10);
+        ech_capture_add(r->capture, &item);
+    }
+}
+
 static bool add_mark(Reader *r, GError **error)
 {
     const Text *text = text_of(r, r->lines.fields[2], error);
     if (!text)
         return false;
-    plain(r, text->at, text->n);
-    mark_here(r, r->lines.fields[0], r->scratch->str, r->scratch->len);
+    const char *name = plain(r, text->at, text->n);
+    if (g_str_has_prefix(name, GIVEN))
+        add_given(r, r->lines.fields[0], name + strlen(GIVEN));
+    else
+        mark_here(r, r->lines.fields[0], name, r->scratch->len);
     return true;
 }
 

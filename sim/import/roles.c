@@ -13,6 +13,7 @@ typedef struct {
     uint8_t made, read;  /* Where: of the first that writes it; of all that read it. */
     bool any;            /* It is used at all. */
     bool stepped;        /* By an optimizer. */
+    bool given;          /* To a module, by the program. */
 } Life;
 
 typedef struct {
@@ -127,6 +128,8 @@ static bool is_state(const Roles *r, const Life *life)
 static EchRole role_of(const Roles *r, const Life *life, bool state)
 {
     bool backward = (life->made & IN_BACKWARD) != 0;
+    if (life->given && !(life->made & IN_MODULE) && !backward)
+        return ECH_ROLE_INPUT;
     if (state)
         return backward ? ECH_ROLE_GRADIENT : life->read & IN_MODULE ? ECH_ROLE_PARAMETER : life->stepped ? ECH_ROLE_OPTIMIZER : ECH_ROLE_UNKNOWN;
     if (backward && life->stepped)
@@ -149,7 +152,7 @@ static void add_module(EchTraceBuilder *builder, EchId buffer, EchId stack)
     ech_trace_builder_peek_buffer(builder, buffer)->stack = id;
 }
 
-void ech_roles_infer(EchTraceBuilder *builder)
+void ech_roles_infer(EchTraceBuilder *builder, const GArray *given)
 {
     size_t n = ech_trace_builder_n_buffers(builder);
     g_autoptr(GByteArray) places = g_byte_array_new();
@@ -157,6 +160,8 @@ void ech_roles_infer(EchTraceBuilder *builder)
     g_autofree Life *lives = g_new(Life, n + 1);
     for (size_t b = 0; b <= n; b++)
         lives[b] = (Life){.alloc = ECH_NONE, .free = ECH_NONE, .maker = ECH_NONE, .reader = ECH_NONE};
+    for (guint k = 0; k < given->len; k++)
+        lives[g_array_index(given, EchId, k)].given = true;
     g_autofree uint8_t *of_ops = g_new0(uint8_t, ech_trace_builder_n_ops(builder) + 1);
     Roles r = {.builder = builder, .places = places, .of_ops = of_ops, .lives = lives, .steps = steps, .first_forward = ECH_NONE};
     place_ops(&r);

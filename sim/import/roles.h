@@ -4,10 +4,11 @@
  * State lives through a whole step: from one optimizer's step to the next, or it is used by an optimizer and never let go; without optimizers, what is there
  * before the first module and stays. Of state, what modules read is parameters, what only optimizers use is theirs, what a backward pass writes first are
  * gradients that are kept. Of the rest, what a forward pass makes and a backward pass reads is activations, what a backward pass makes for an optimizer
- * gradients, and what else is given back again, where there are modules at all, temporary.
+ * gradients, and what else is given back again, where there are modules at all, temporary. What is told to be given to modules and no module made is inputs.
  */
 #pragma once
 #include "sim/trace/trace.h"
 
-/** Sets the roles of @builder's buffers, and adds to the stacks of those that modules make (state: read first) the module: "nn.Module: layers.3.mlp (MLP)". */
-void ech_roles_infer(EchTraceBuilder *builder);
+/** Sets the roles of @builder's buffers, of which @given (EchId) are given to modules, and adds to the stacks of those that modules make (state: read first)
+ * the module: "nn.Module: layers.3.mlp (MLP)". */
+void ech_roles_infer(EchTraceBuilder *builder, const GArray *given);

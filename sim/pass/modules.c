@@ -11,6 +11,35 @@ bool ech_modules_is_backward(const EchSurvey *survey, EchId op)
     return strstr(ech_trace_string(survey->t, survey->ops[op].stack), "autograd::engine::evaluate_function") != NULL;
 }
 
+static EchPart part_of(const EchSurvey *s, EchId op)
+{
+    const char *stack = ech_trace_string(s->t, s->ops[op].stack);
+    return ech_modules_is_backward(s, op)             ? ECH_PART_BACKWARD
+           : strstr(stack, before) != NULL            ? ECH_PART_FORWARD
+           : strstr(stack, "Optimizer.step#") != NULL ? ECH_PART_OPTIMIZER
+                                                      : ECH_PART_ELSE;
+}
+
+void ech_modules_find_parts(const EchSurvey *survey, uint8_t *part)
+{
+    const EchSurvey *s = survey;
+    g_autofree uint8_t *parts = g_new0(uint8_t, ech_trace_n_strings(s->t) + 1); /* per stack: 1 + EchPart */
+    bool before_backward = false;
+    for (EchId i = (EchId)s->n; i-- > 0;) {
+        EchId stack = s->ops[i].stack;
+        part[i] = ECH_PART_ELSE;
+        if (!ech_op_is_work(&s->ops[i]) || s->ops[i].n_uses == 0 || stack == ECH_NONE)
+            continue;
+        if (parts[stack] == 0)
+            parts[stack] = (uint8_t)(part_of(s, i) + 1);
+        part[i] = (uint8_t)(parts[stack] - 1);
+        if (part[i] == ECH_PART_OPTIMIZER && before_backward)
+            part[i] = ECH_PART_ELSE;
+        else
+            before_backward = part[i] == ECH_PART_BACKWARD || (before_backward && part[i] == ECH_PART_ELSE);
+    }
+}
+
 static bool fits_one_of(char *const *patterns, const char *path)
 {
     bool fits = false;

@@ -7,6 +7,12 @@
 /** Between patterns of modules: "encoder.*+decoder.*". */
 #define ECH_MODULES_OR "+"
 
+/** What of a training step an op is of. */
+typedef enum { ECH_PART_ELSE, ECH_PART_FORWARD, ECH_PART_BACKWARD, ECH_PART_OPTIMIZER } EchPart;
+
+/** Sets @part of each op, an EchPart, by its stack; of what uses nothing ECH_PART_ELSE. A step of an optimizer that is given a closure has a forward and a
+ * backward pass within it, and the loss between those, which are none of its own. */
+void ech_modules_find_parts(const EchSurvey *survey, uint8_t *part);
 /** Whether an op is of a backward pass, by its stack; what a checkpoint runs again there is, too. */
 bool ech_modules_is_backward(const EchSurvey *survey, EchId op);
 /** The outermost module that an op stands in, or that its node of a backward pass is of, and whose path fits one of @patterns (NULL-terminated, "*" standing

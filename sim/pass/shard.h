@@ -3,7 +3,7 @@
  * are.
  */
 #pragma once
-#include "sim/pass/survey.h"
+#include "sim/pass/modules.h"
 
 /** Options of pass shard. */
 typedef struct {
@@ -15,8 +15,6 @@ typedef struct {
 /** The unit of what is in no other; and what is in no module, a loss, say. */
 #define ECH_SHARD_ROOT 0u
 #define ECH_SHARD_OUTSIDE UINT32_MAX
-
-typedef enum { ECH_SHARD_ELSE, ECH_SHARD_FORWARD, ECH_SHARD_BACKWARD, ECH_SHARD_OPTIMIZER } EchShardPart;
 
 /** What is run of a unit at a time: of its forward pass what follows one upon the other, of its backward pass all. */
 typedef struct {
@@ -51,7 +49,7 @@ typedef struct {
     GArray *turns;        /**< EchShardTurn, by their first op. */
     GArray *feeds;        /**< EchShardFeed, by bucket, of what optimizers read. */
     GHashTable *fed;      /**< Those, bucket and unit in one. */
-    uint8_t *part;        /**< Per op: EchShardPart. */
+    uint8_t *part;        /**< Per op: EchPart. */
     uint32_t *unit;       /**< Per op: that it stands in. */
     bool *adds;           /**< Per op: it adds a gradient to what is there. */
     bool *syncs;          /**< Per op: it sums gradients up over devices, or brings them to where that is done, or back. */

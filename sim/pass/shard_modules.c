@@ -57,25 +57,21 @@ static void find_parts(EchShardStep *d, const char *modules)
     g_auto(GStrv) patterns = g_strsplit(modules, ECH_MODULES_OR, -1);
     g_autoptr(GHashTable) numbers = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     size_t n_strings = ech_trace_n_strings(s->t);
-    g_autofree uint8_t *parts = g_new0(uint8_t, n_strings + 1); /* per stack: 1 + EchShardPart */
-    g_autofree uint32_t *units = g_new0(uint32_t, n_strings + 1);
+    g_autofree uint32_t *units = g_new(uint32_t, n_strings + 1); /* per stack */
+    g_autofree bool *known = g_new0(bool, n_strings + 1);
     EchShardUnit root = {NULL, 0, g_array_new(FALSE, FALSE, sizeof(EchId)), 0};
     g_array_append_val(d->units, root);
+    ech_modules_find_parts(s, d->part);
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *o = &s->ops[i];
-        bool beside = o->kind == ECH_OP_COPY && o->queue != s->core; /* what goes to the host and comes back, whenever that is */
-        if (o->stack >= n_strings || o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE || o->n_uses == 0 || beside)
-            continue;
-        if (parts[o->stack] == 0) {
-            EchShardPart part = is_of_optimizer(s, i)                                             ? ECH_SHARD_OPTIMIZER
-                                : ech_modules_is_backward(s, i)                                   ? ECH_SHARD_BACKWARD
-                                : strstr(ech_trace_string(s->t, o->stack), "nn.Module: ") != NULL ? ECH_SHARD_FORWARD
-                                                                                                  : ECH_SHARD_ELSE;
-            parts[o->stack] = (uint8_t)(part + 1);
-            units[o->stack] = strstr(ech_trace_string(s->t, o->stack), "nn.Module: ") ? unit_of(d, numbers, i, patterns) : ECH_SHARD_OUTSIDE;
+        if (o->kind == ECH_OP_COPY && o->queue != s->core) /* what goes to the host and comes back, whenever that is */
+            d->part[i] = ECH_PART_ELSE;
+        else if (o->stack < n_strings && ech_op_is_work(o) && o->n_uses > 0) {
+            if (!known[o->stack])
+                units[o->stack] = strstr(ech_trace_string(s->t, o->stack), "nn.Module: ") ? unit_of(d, numbers, i, patterns) : ECH_SHARD_OUTSIDE;
+            known[o->stack] = true;
+            d->unit[i] = units[o->stack];
         }
-        d->part[i] = (uint8_t)(parts[o->stack] - 1);
-        d->unit[i] = units[o->stack];
     }
 }
 
@@ -90,7 +86,7 @@ static void find_allocs(EchShardStep *d)
             d->has_parts[ech_survey_root(s, b)] = true;
     EchId first = ECH_NONE, last = 0; /* of what is run of modules */
     for (EchId i = 0; i < s->n; i++) {
-        bool runs = d->part[i] == ECH_SHARD_FORWARD || d->part[i] == ECH_SHARD_BACKWARD;
+        bool runs = d->part[i] == ECH_PART_FORWARD || d->part[i] == ECH_PART_BACKWARD;
         first = runs && first == ECH_NONE ? i : first;
         last = runs ? i : last;
     }
@@ -120,7 +116,7 @@ static void find_weights(EchShardStep *d)
         bool any = false;
         for (uint32_t u = d->users.first[b]; u < d->users.first[b + 1]; u++) {
             EchId op = d->users.op[u];
-            if (d->part[op] != ECH_SHARD_FORWARD && d->part[op] != ECH_SHARD_BACKWARD)
+            if (d->part[op] != ECH_PART_FORWARD && d->part[op] != ECH_PART_BACKWARD)
                 continue;
             unit = (!any || unit == d->unit[op]) && d->unit[op] != ECH_SHARD_OUTSIDE ? d->unit[op] : ECH_SHARD_ROOT;
             any = true;
@@ -131,7 +127,7 @@ static void find_weights(EchShardStep *d)
     }
 }
 
-static bool uses_only(const EchShardStep *d, EchId buffer, EchShardPart part)
+static bool uses_only(const EchShardStep *d, EchId buffer, EchPart part)
 {
     bool only = d->users.first[buffer + 1] > d->users.first[buffer];
     for (uint32_t u = d->users.first[buffer]; u < d->users.first[buffer + 1]; u++)
@@ -149,7 +145,7 @@ static bool follows_weights(const EchShardStep *d, EchId buffer)
         bool beside = false;
         for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
             beside |= d->owner[ech_shard_used(s, u)] != 0;
-        follows = beside && d->part[d->users.op[k]] == ECH_SHARD_ELSE;
+        follows = beside && d->part[d->users.op[k]] == ECH_PART_ELSE;
     }
     return follows;
 }
@@ -162,15 +158,15 @@ static void find_optimizers(EchShardStep *d, bool copies)
     for (EchId i = 0; i < s->n; i++)
         for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++) {
             EchId b = ech_shard_used(s, u);
-            d->is_read[b] |= d->part[i] == ECH_SHARD_OPTIMIZER && s->uses[u].access == ECH_READ;
-            made[b] |= d->part[i] == ECH_SHARD_BACKWARD && s->uses[u].access == ECH_WRITE;
+            d->is_read[b] |= d->part[i] == ECH_PART_OPTIMIZER && s->uses[u].access == ECH_READ;
+            made[b] |= d->part[i] == ECH_PART_BACKWARD && s->uses[u].access == ECH_WRITE;
         }
     for (EchId b = 0; b < s->n_buffers; b++) {
         const EchBuffer *buffer = &s->buffers[b];
         if (buffer->memory != s->hbm || buffer->alias_of != ECH_NONE || d->has_parts[b] || buffer->direct || buffer->bytes == 0 || d->owner[b] != 0)
             continue;
         d->is_state[b] = buffer->role == ECH_ROLE_OPTIMIZER || (copies && follows_weights(d, b));
-        d->is_handed[b] = !d->is_state[b] && d->alloc[b] != ECH_NONE && uses_only(d, b, ECH_SHARD_OPTIMIZER);
+        d->is_handed[b] = !d->is_state[b] && d->alloc[b] != ECH_NONE && uses_only(d, b, ECH_PART_OPTIMIZER);
         d->is_gradient[b] = !d->is_state[b] && (d->is_read[b] ? made[b] : buffer->resident && buffer->role == ECH_ROLE_GRADIENT);
     }
 }
@@ -189,8 +185,8 @@ static bool holds_gradients(const EchShardStep *d, EchId buffer)
         EchId op = d->users.op[u];
         bool hooked = s->ops[op].kind != ECH_OP_COLLECTIVE && is_hook(s, op);
         fed |= hooked;
-        only &= s->ops[op].kind == ECH_OP_COLLECTIVE || hooked || d->part[op] == ECH_SHARD_OPTIMIZER || d->part[op] == ECH_SHARD_ELSE ||
-                (d->part[op] == ECH_SHARD_BACKWARD && !ech_survey_has_products(s, op));
+        only &= s->ops[op].kind == ECH_OP_COLLECTIVE || hooked || d->part[op] == ECH_PART_OPTIMIZER || d->part[op] == ECH_PART_ELSE ||
+                (d->part[op] == ECH_PART_BACKWARD && !ech_survey_has_products(s, op));
     }
     return only && fed;
 }
@@ -212,7 +208,7 @@ static void find_sums(EchShardStep *d, const EchShardOptions *o)
     }
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *op = &s->ops[i];
-        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses && d->part[i] != ECH_SHARD_OPTIMIZER; u++)
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses && d->part[i] != ECH_PART_OPTIMIZER; u++)
             d->syncs[i] |= d->is_bucket[ech_shard_used(s, u)] && ech_op_is_work(op) && (!d->is_gradient[ech_shard_used(s, u)] || is_hook(s, i));
     }
     d->over = o->over > 0 ? (uint32_t)o->over : sum ? sum->memory_from : 0;
@@ -229,7 +225,7 @@ static void find_left(EchShardStep *d)
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *o = &s->ops[i];
         others |= o->kind == ECH_OP_COLLECTIVE && o->collective == ECH_COLLECTIVE_ALL_REDUCE && !d->syncs[i];
-        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && d->part[i] == ECH_SHARD_ELSE; u++) /* their norm */
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && d->part[i] == ECH_PART_ELSE; u++) /* their norm */
             others |= d->is_gradient[ech_shard_used(s, u)] && !d->syncs[i] && s->uses[u].access == ECH_READ;
     }
     g_autofree bool *before_sum = g_new0(bool, s->n + 1);
@@ -371,7 +367,7 @@ static void find_adds(EchShardStep *d)
     for (EchId i = 0; i < s->n; i++)
         for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++) {
             EchId b = ech_shard_used(s, u);
-            if (s->uses[u].access != ECH_WRITE || d->part[i] != ECH_SHARD_BACKWARD)
+            if (s->uses[u].access != ECH_WRITE || d->part[i] != ECH_PART_BACKWARD)
                 continue;
             d->adds[i] |= there[b] && d->is_gradient[b] && is_hook(s, i);
             there[b] = true;
@@ -392,11 +388,11 @@ static void find_turns(EchShardStep *d)
     g_autofree uint32_t *open = g_new0(uint32_t, d->units->len + 1), *holds = g_new0(uint32_t, s->n_buffers + 1);
     Walk walk = {.open = open, .holds = holds};
     for (EchId i = 0; i < s->n; i++) {
-        if (d->part[i] == ECH_SHARD_FORWARD)
+        if (d->part[i] == ECH_PART_FORWARD)
             go_forward(d, &walk, i);
-        else if (d->part[i] == ECH_SHARD_BACKWARD)
+        else if (d->part[i] == ECH_PART_BACKWARD)
             go_backward(d, &walk, i);
-        else if (d->part[i] == ECH_SHARD_OPTIMIZER)
+        else if (d->part[i] == ECH_PART_OPTIMIZER)
             walk.forward = 0;
     }
     for (guint k = 0; k < d->turns->len; k++) { /* weights are there before what its first op makes, and go after what a forward pass lets go when it ends */
@@ -442,7 +438,7 @@ static void deal_out(EchShardStep *d)
     for (EchId b = 0; b < d->s->n_buffers; b++) {
         bool updated = false;
         for (uint32_t u = d->users.first[b]; d->owner[b] != 0 && u < d->users.first[b + 1]; u++)
-            updated |= d->part[d->users.op[u]] == ECH_SHARD_OPTIMIZER;
+            updated |= d->part[d->users.op[u]] == ECH_PART_OPTIMIZER;
         if (updated)
             g_array_append_val(weights, d->s->buffers[b].bytes);
     }

@@ -366,7 +366,7 @@ static bool is_split(const Writer *w, EchId op)
 {
     const EchShardStep *d = w->d;
     const EchOp *o = &d->s->ops[op];
-    bool is = d->part[op] == ECH_SHARD_OPTIMIZER;
+    bool is = d->part[op] == ECH_PART_OPTIMIZER;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && !is; u++) {
         EchId b = ech_shard_used(d->s, u);
         bool kept = d->is_gradient[b] && d->home[b] == 0 && !d->is_bucket[b];
@@ -459,7 +459,7 @@ static void write_op(Writer *w, EchId op, GArray *stand)
     bool leaves = memory && (d->is_bucket[o->target] || d->is_left[o->target] || (o->kind == ECH_OP_FREE && d->home[o->target] != 0));
     if (leaves && d->home[o->target] != 0 && d->is_gradient[o->target] && w->is_summed[o->target])
         forget(w, d->home[o->target] - 1);
-    if (d->part[op] == ECH_SHARD_OPTIMIZER)
+    if (d->part[op] == ECH_PART_OPTIMIZER)
         w->seen = op;
     else if (w->updated->len > 0 && (ech_op_is_work(o) || (memory && w->is_updated[o->target])))
         send_updated(w);
@@ -467,7 +467,7 @@ static void write_op(Writer *w, EchId op, GArray *stand)
         w->e.map[op] = w->e.last_core;
     else
         put(w, op, stand);
-    if (w->whole && d->part[op] == ECH_SHARD_OPTIMIZER)
+    if (w->whole && d->part[op] == ECH_PART_OPTIMIZER)
         note_updated(w, op);
 }
 
@@ -547,7 +547,7 @@ static bool casts_weights(const EchShardStep *d)
     const EchSurvey *s = d->s;
     bool casts = false;
     for (EchId i = 0; i < s->n && !casts; i++)
-        for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses && d->part[i] == ECH_SHARD_FORWARD; u++)
+        for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses && d->part[i] == ECH_PART_FORWARD; u++)
             casts |= d->owner[ech_shard_used(s, u)] != 0 && strstr(ech_trace_string(s->t, s->ops[i].stack), "aten::_to_copy") != NULL;
     return casts;
 }

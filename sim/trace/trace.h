@@ -242,6 +242,8 @@ const char *ech_trace_format(const EchTrace *trace);
 const char *ech_trace_property(const EchTrace *trace, size_t i, const char **ret_value);
 /** Value of a property, or NULL. */
 const char *ech_trace_get_property(const EchTrace *trace, const char *key);
+/** Key of a property: how many rows what a program hands to its modules has, a batch's. */
+#define ECH_TRACE_BATCH "batch"
 /** Of a program that ran on a GPU, or on one that was not there; its kernels are as a profiler times them. */
 static inline bool ech_trace_is_captured(const EchTrace *trace)
 {

@@ -208,7 +208,7 @@ def _compile_in_place():
         def called(*values, **more):
             if compiling() or not hooks:
                 return run(*values, **more)
-            hooks[0].before(self, values)
+            hooks[0].before(self, values, more)
             try:
                 return run(*values, **more)
             finally:

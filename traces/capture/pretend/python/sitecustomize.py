@@ -44,6 +44,8 @@ class _Modules:
         self.hooks = []
         self.push = torch.cuda.nvtx.range_push
         self.pop = torch.cuda.nvtx.range_pop
+        self.mark = torch.cuda.nvtx.mark
+        self.tensor, self.strided = torch.Tensor, torch.strided
         self.compiling = pretend_regions.compiling
         self.tracing = torch.jit.is_tracing
         self.graphs = torch.fx.GraphModule
@@ -74,13 +76,22 @@ class _Modules:
         """What torch.compile makes where it cuts a graph (DDP's buckets) is none of the program's modules."""
         return type(module).__module__.startswith("torch._dynamo.backends.") or within and isinstance(module, self.graphs)
 
-    def before(self, module, inputs):
+    def tell_given(self, values):
+        """Where the arrays lie that the outermost module is given, and how many rows the first has: a batch's."""
+        arrays = [value for value in values if type(value) is self.tensor and value.is_cuda and value.dim() > 0 and value.layout is self.strided]
+        if arrays:
+            self.mark("nn.Module given: %d%s" % (arrays[0].shape[0], "".join(" %d" % array.data_ptr() for array in arrays)))
+
+    def before(self, module, inputs, named=None):
         if self.compiling() or self.tracing():
             return
         stack = self.entered.__dict__.setdefault("stack", [])
         if self.of_compiler(module, stack):
             return
         try:
+            if not stack:  # a hook for all modules is not handed what is given by name: the call that runs it has that
+                named = sys._getframe(1).f_locals.get("kwargs") if named is None else named
+                self.tell_given([*inputs, *(named or {}).values()])
             self.push(self.name_of(module))
             stack.append(module)
         except Exception:  # a module that cannot be hashed, say

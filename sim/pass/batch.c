@@ -1,0 +1,436 @@
+/* batch: a larger batch or a smaller one, or one that is taken in parts, one after the other, whose gradients are added up. What has rows (batch.h) has as many
+ * times more, and so does what is done with it; what optimizers do is done once. */
+#include "sim/pass/batch.h"
+
+#include "models/kernel/gpu.h"
+#include "sim/pass/pass.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+typedef struct {
+    double times;
+    uint64_t parts;
+} Options;
+
+static const EchParam params[] = {
+    {"times", ECH_PARAM_RATIO, offsetof(Options, times), "1", "0.0009765625", "1024", NULL, "rows of a batch for each that there is: 0.5, 2"},
+    {"parts", ECH_PARAM_U64, offsetof(Options, parts), "1", "1", "1024", NULL,
+     "parts that a step takes its batch in, one after the other, adding their gradients up (gradient accumulation)"},
+    {0},
+};
+
+/* The forward and backward passes of a step: ops [first, last]. */
+typedef struct {
+    EchId first, last;
+} Turn;
+
+/* What happens behind an op of a turn. */
+typedef struct {
+    EchId op, buffer;
+} Behind;
+
+typedef struct {
+    const EchBatch *b;
+    const Options *options;
+    EchEdit e;
+    GArray *turns;     /* Turn */
+    GArray *last;      /* Behind: gradients, by the last op of their turn that uses them. */
+    uint32_t *of_turn; /* Per buffer: 1 + the turn in which it is asked for; 0: none. */
+    bool *stays;       /* Per buffer: it outlives that turn. */
+    EchId *left;       /* Per op: of a FREE in a turn of what was there before, what the turn leaves in its place; else ECH_NONE. */
+    bool *is_replaced; /* Per buffer: it takes the place of such. */
+    double *share;     /* Per buffer: bytes for each that there was. */
+    EchId *now;        /* Per buffer: what stands for it in the part that is written. */
+    EchId *before;     /* Per buffer: what stood for it in the part before, where that is still there; else ECH_NONE. */
+    uint64_t n_arrays; /* That have rows. */
+    EchBytes added;    /* Gradients that are added to others, of a part. */
+} Writer;
+
+static EchBytes scaled(EchBytes bytes, double times)
+{
+    return bytes == 0 || times == 1 ? bytes : MAX((EchBytes)((double)bytes * times + 0.5), 1);
+}
+
+/* ---- turns ---- */
+
+/* From the first op on rows behind an optimizer's (or of all) to the last of the backward pass before the next one, and what is let go there. */
+static void find_turns(Writer *w)
+{
+    const EchBatch *b = w->b;
+    const EchSurvey *s = b->s;
+    Turn turn = {ECH_NONE, ECH_NONE};
+    for (EchId i = 0; i <= s->n; i++) {
+        bool over = i == s->n || b->part[i] == ECH_PART_OPTIMIZER;
+        if (over && turn.first != ECH_NONE && turn.last != ECH_NONE) {
+            while (turn.last + 1 < s->n && s->ops[turn.last + 1].kind == ECH_OP_FREE)
+                turn.last++;
+            while (turn.first > 0 && (s->ops[turn.first - 1].kind == ECH_OP_MARK || s->ops[turn.first - 1].kind == ECH_OP_ALLOC))
+                turn.first--;
+            g_array_append_val(w->turns, turn);
+        }
+        if (over)
+            turn = (Turn){ECH_NONE, ECH_NONE};
+        else if (turn.first == ECH_NONE && (b->part[i] == ECH_PART_FORWARD || ech_batch_uses(b, i)))
+            turn.first = i;
+        if (i < s->n && b->part[i] == ECH_PART_BACKWARD)
+            turn.last = i;
+    }
+}
+
+static gint compare_behind(gconstpointer x, gconstpointer y)
+{
+    const Behind *a = x, *b = y;
+    return a->op != b->op ? (a->op < b->op ? -1 : 1) : (a->buffer > b->buffer) - (a->buffer < b->buffer);
+}
+
+/* Whether an optimizer, or the next step, finds in @buffer a gradient that a turn makes. */
+static bool is_gradient(const Writer *w, EchId buffer)
+{
+    return w->stays[buffer] && w->b->is_weights[buffer];
+}
+
+/* What turn @t makes that outlives it, and of that gradients by the last op of the turn that uses them. @used: per buffer. */
+static void find_stays(Writer *w, guint t, EchId *used)
+{
+    const EchSurvey *s = w->b->s;
+    const Turn *turn = &g_array_index(w->turns, Turn, t);
+    for (EchId i = turn->first; i <= turn->last; i++) {
+        const EchOp *o = &s->ops[i];
+        if (o->kind == ECH_OP_ALLOC) {
+            w->of_turn[o->target] = t + 1;
+            used[o->target] = i;
+        }
+        if (o->kind == ECH_OP_ALLOC || (o->kind == ECH_OP_FREE && w->of_turn[o->target] == t + 1))
+            w->stays[o->target] = o->kind == ECH_OP_ALLOC;
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
+            used[ech_survey_root(s, s->uses[u].buffer)] = i;
+    }
+    for (EchId i = turn->first; i <= turn->last; i++) {
+        EchId a = s->ops[i].target;
+        if (s->ops[i].kind != ECH_OP_ALLOC || !is_gradient(w, a))
+            continue;
+        Behind behind = {used[a], a};
+        g_array_append_val(w->last, behind);
+    }
+}
+
+/* Of what was there before turn @t and goes in it, what of its own takes the place: the next of as many bytes. */
+static void find_places(Writer *w, guint t)
+{
+    const EchSurvey *s = w->b->s;
+    const Turn *turn = &g_array_index(w->turns, Turn, t);
+    g_autoptr(GHashTable) left = g_hash_table_new(NULL, NULL); /* bytes -> 1 + buffer */
+    for (EchId i = turn->last + 1; i-- > turn->first;) {
+        EchId a = s->ops[i].target;
+        if (s->ops[i].kind == ECH_OP_ALLOC && w->stays[a] && !is_gradient(w, a))
+            g_hash_table_insert(left, GSIZE_TO_POINTER(s->buffers[a].bytes), GUINT_TO_POINTER(a + 1));
+    }
+    for (EchId i = turn->first; i <= turn->last; i++) {
+        EchId a = s->ops[i].target;
+        gpointer bytes = s->ops[i].kind == ECH_OP_FREE ? GSIZE_TO_POINTER(s->buffers[a].bytes) : NULL;
+        EchId of = bytes && w->of_turn[a] != t + 1 && w->b->has[a] ? GPOINTER_TO_UINT(g_hash_table_lookup(left, bytes)) : 0;
+        if (of == 0)
+            continue;
+        w->left[i] = of - 1;
+        w->is_replaced[of - 1] = true;
+        w->share[a] = w->share[of - 1];
+        g_hash_table_remove(left, bytes);
+    }
+}
+
+static void find_lives(Writer *w)
+{
+    const EchSurvey *s = w->b->s;
+    double of_all = w->options->times, of_part = of_all / (double)w->options->parts;
+    g_autofree EchId *used = g_new0(EchId, s->n_buffers + 1);
+    for (guint t = 0; t < w->turns->len; t++)
+        find_stays(w, t, used);
+    for (EchId a = 0; a < s->n_buffers; a++)
+        w->share[a] = !w->b->has[a] ? 1 : w->of_turn[a] > 0 ? of_part : of_all;
+    for (guint t = 0; t < w->turns->len; t++)
+        find_places(w, t);
+    g_array_sort(w->last, compare_behind);
+}
+
+/* ---- writing ---- */
+
+static void scale_buffers(Writer *w)
+{
+    const EchSurvey *s = w->b->s;
+    for (EchId a = 0; a < s->n_buffers; a++) {
+        EchBuffer *buffer = ech_trace_builder_peek_buffer(w->e.builder, a);
+        double share = w->share[ech_survey_root(s, a)];
+        if (share == 1)
+            continue;
+        w->n_arrays += buffer->bytes > 0;
+        buffer->bytes = scaled(buffer->bytes, share);
+        buffer->dense = scaled(buffer->dense, share);
+        buffer->alias_offset = buffer->alias_of != ECH_NONE ? (uint64_t)((double)buffer->alias_offset * share) : 0;
+        buffer->rounded = 0;
+        buffer->shape = buffer->segment = ECH_NONE;
+        buffer->address = ECH_OFFSET_NONE;
+    }
+}
+
+/* Bytes of use @use now. A part of what has no rows, of a table's, is what rows pick of it. */
+static EchBytes moved(const Writer *w, uint32_t use, bool product, double rows)
+{
+    const EchSurvey *s = w->b->s;
+    EchId a = ech_survey_root(s, s->uses[use].buffer);
+    EchBytes bytes = s->uses[use].bytes, whole = s->buffers[a].bytes;
+    if (w->b->has[a])
+        return scaled(bytes, rows);
+    return product || bytes >= whole ? bytes : MIN(scaled(bytes, rows), whole);
+}
+
+/* Op @op as it is, on what stands for its arrays, with @times as many rows. */
+static void put(Writer *w, EchId op, double times)
+{
+    const EchSurvey *s = w->b->s;
+    const EchOp *was = &s->ops[op];
+    EchOp o = ech_edit_op(&w->e, op);
+    double rows = ech_batch_uses(w->b, op) ? times : 1;
+    bool memory = o.kind == ECH_OP_ALLOC || o.kind == ECH_OP_FREE, product = ech_survey_has_products(s, op);
+    if (memory) {
+        o.target = w->now[o.target];
+        EchBytes bytes = ech_trace_builder_peek_buffer(w->e.builder, o.target)->bytes;
+        o.bytes = bytes == s->buffers[was->target].bytes ? o.bytes : bytes;
+    } else if (rows != 1) {
+        g_autofree char *launch = ech_batch_launch(w->b, op, rows);
+        o.launch = launch ? ech_trace_builder_string(w->e.builder, launch, -1) : o.launch;
+        o.recorded = (EchRecorded){ECH_TIME_NONE, ECH_TIME_NONE};
+        o.estimate = o.estimate == ECH_TIME_NONE ? ECH_TIME_NONE : (EchTime)((double)o.estimate * rows);
+        o.bytes = o.kind == ECH_OP_COPY || o.kind == ECH_OP_COLLECTIVE ? scaled(o.bytes, rows) : o.bytes;
+    }
+    w->e.map[op] = ech_trace_builder_op(w->e.builder, o);
+    for (uint32_t u = was->first_use; u < was->first_use + was->n_uses; u++)
+        ech_trace_builder_use(w->e.builder, w->now[s->uses[u].buffer], (EchAccess)s->uses[u].access, rows == 1 ? s->uses[u].bytes : moved(w, u, product, rows),
+                              (EchPattern)s->uses[u].pattern, (EchOrigin)s->uses[u].origin);
+    for (uint32_t d = was->first_dep; d < was->first_dep + was->n_deps; d++)
+        ech_edit_dep(&w->e, &s->deps[d], 0);
+    for (uint32_t k = was->first_work; k < was->first_work + was->n_work; k++) {
+        const EchWork *work = &ech_trace_work(s->t)[k];
+        ech_trace_builder_work(w->e.builder, (EchWorkUnit)work->unit, (EchDtype)work->dtype, rows == 1 ? work->count : scaled(work->count, rows),
+                               (EchOrigin)work->origin);
+    }
+    if (o.queue == s->core)
+        w->e.last_core = w->e.map[op];
+}
+
+static void let_go(Writer *w, EchId op, EchId buffer)
+{
+    EchOp o = ech_op_init(ECH_OP_FREE);
+    o.target = buffer;
+    o.bytes = ech_trace_builder_peek_buffer(w->e.builder, buffer)->bytes;
+    o.bytes_origin = ECH_INFERRED;
+    o.queue = w->b->s->ops[op].queue;
+    (void)ech_trace_builder_op(w->e.builder, o);
+    ech_trace_builder_dep(w->e.builder, w->e.map[op], 0);
+}
+
+/* A gradient that op @op was the last to use is added to that of the parts before (AccumulateGrad), and goes. */
+static void add_up(Writer *w, EchId op, EchId gradient)
+{
+    static const char name[] = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<%s>, std::array<char*, 3ul>, false>(int, "
+                               "at::native::CUDAFunctor_add<%s>, std::array<char*, 3ul>)";
+    static const char stack[] = "aten::add_\ntorch::autograd::AccumulateGrad\nautograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
+    EchTraceBuilder *builder = w->e.builder;
+    EchBytes bytes = w->b->s->buffers[gradient].bytes;
+    EchGpuLaunch like = {0};
+    (void)ech_gpu_launch_parse(ech_trace_string(w->b->s->t, w->b->s->ops[op].launch), &like);
+    unsigned element = like.operand_bytes == 2 ? 2 : 4, block = 128, of_thread = 8;
+    const char *type = element == 2 ? "c10::BFloat16" : "float";
+    uint64_t elements = bytes / element, blocks = (elements + block * of_thread - 1) / (block * of_thread);
+    g_autofree char *called = g_strdup_printf(name, type, type),
+                    *launch = g_strdup_printf("grid=%" G_GUINT64_FORMAT "x1x1 block=%ux1x1 elements=%" G_GUINT64_FORMAT " operand_bytes=%u operators=3",
+                                              MAX(blocks, 1), block, MAX(elements, 1), element);
+    EchOp o = ech_op_init(ECH_OP_KERNEL);
+    o.name = ech_trace_builder_string(builder, called, -1);
+    o.launch = ech_trace_builder_string(builder, launch, -1);
+    o.stack = ech_trace_builder_string(builder, stack, -1);
+    o.queue = w->b->s->core;
+    w->e.last_core = ech_trace_builder_op(builder, o);
+    EchId made = w->now[gradient];
+    ech_trace_builder_use(builder, gradient, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    ech_trace_builder_use(builder, made, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    ech_trace_builder_use(builder, gradient, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+    ech_trace_builder_work(builder, ECH_WORK_VECTOR, element == 2 ? ECH_DTYPE_BF16 : ECH_DTYPE_F32, elements, ECH_INFERRED);
+    EchId was = w->e.map[op];
+    w->e.map[op] = w->e.last_core;
+    let_go(w, op, made);
+    w->e.map[op] = was;
+    w->added = ech_bytes_add(w->added, bytes);
+}
+
+/* Op @i of the turn @t in part @part. */
+static void put_part(Writer *w, EchId i, guint t, uint64_t part)
+{
+    const EchSurvey *s = w->b->s;
+    const EchOp *o = &s->ops[i];
+    double times = w->options->times / (double)w->options->parts;
+    EchId a = o->target;
+    bool asks = o->kind == ECH_OP_ALLOC, frees = o->kind == ECH_OP_FREE, own = (asks || frees) && w->of_turn[a] == t + 1;
+    if (part > 0 && o->kind == ECH_OP_MARK)
+        return;
+    if (part > 0 && asks) {
+        if (w->stays[a] && !w->b->has[a] && !is_gradient(w, a)) /* a library's workspace: it is there from now on */
+            return;
+        EchBuffer again = *ech_trace_builder_peek_buffer(w->e.builder, a);
+        again.address = ECH_OFFSET_NONE;
+        again.segment = ECH_NONE;
+        w->before[a] = w->stays[a] && !is_gradient(w, a) ? w->now[a] : ECH_NONE;
+        w->now[a] = ech_trace_builder_buffer(w->e.builder, again);
+    }
+    if (part > 0 && frees && !own) {
+        EchId left = w->left[i];
+        if (left != ECH_NONE) {
+            w->e.map[i] = w->e.last_core;
+            let_go(w, i, w->before[left] != ECH_NONE ? w->before[left] : w->now[left]);
+            w->before[left] = ECH_NONE;
+        }
+        return;
+    }
+    put(w, i, times);
+    for (uint32_t u = o->first_use; part > 0 && u < o->first_use + o->n_uses; u++) {
+        EchId b = ech_survey_root(s, s->uses[u].buffer);
+        if (w->before[b] == ECH_NONE || w->is_replaced[b])
+            continue;
+        let_go(w, i, w->before[b]);
+        w->before[b] = ECH_NONE;
+    }
+}
+
+static void put_turn(Writer *w, guint t, guint *next)
+{
+    const Turn *turn = &g_array_index(w->turns, Turn, t);
+    guint begin = *next;
+    for (uint64_t part = 0; part < w->options->parts; part++) {
+        *next = begin;
+        for (EchId i = turn->first; i <= turn->last; i++) {
+            put_part(w, i, t, part);
+            for (; *next < w->last->len && g_array_index(w->last, Behind, *next).op == i; (*next)++)
+                if (part > 0)
+                    add_up(w, i, g_array_index(w->last, Behind, *next).buffer);
+        }
+        for (guint k = begin; k < *next; k++) { /* optimizers read the sums */
+            EchId gradient = g_array_index(w->last, Behind, k).buffer;
+            w->now[gradient] = gradient;
+        }
+    }
+}
+
+static void write_ops(Writer *w)
+{
+    guint turn = 0, next = 0;
+    for (EchId i = 0; i < w->b->s->n; i++) {
+        if (turn < w->turns->len && g_array_index(w->turns, Turn, turn).first == i) {
+            put_turn(w, turn, &next);
+            i = g_array_index(w->turns, Turn, turn++).last;
+        } else
+            put(w, i, w->options->times);
+    }
+}
+
+/* ---- the pass ---- */
+
+/* Why the trace stays as it is; NULL: it changes. */
+static char *why_not(const Writer *w, bool any)
+{
+    const EchSurvey *s = w->b->s;
+    uint64_t rows = w->b->rows;
+    double now = (double)rows * w->options->times / (double)w->options->parts;
+    bool has_views = false, meets = false;
+    for (EchId a = 0; a < s->n_buffers; a++)
+        has_views |= s->buffers[a].alias_of != ECH_NONE && w->of_turn[ech_survey_root(s, a)] > 0;
+    for (EchId i = 0; i < s->n; i++)
+        meets |= s->ops[i].kind == ECH_OP_COLLECTIVE && strstr(ech_trace_string(s->t, s->ops[i].launch), "meets=") != NULL;
+    if (!any)
+        return g_strdup("it does not tell what its modules are given; a program of PyTorch's does that is captured by 'echelon capture --pretend'");
+    if (ech_trace_has_op(s->t, ECH_OP_LOOP))
+        return g_strdup("it has loops, as no program has that runs as it is written");
+    if (w->options->parts > 1 && w->turns->len == 0)
+        return g_strdup("it has no backward pass, whose gradients parts would add up");
+    if (w->options->parts > 1 && (has_views || meets))
+        return g_strdup(has_views ? "parts of what a step makes go by other names" : "it meets other ranks, which take their batches as they are");
+    if (rows > 0 && (now < 1 || now != floor(now)))
+        return g_strdup_printf("its batch of %" G_GUINT64_FORMAT " would be %g", rows, now);
+    return NULL;
+}
+
+static void say(const Writer *w, EchDiag *diag)
+{
+    const Options *o = w->options;
+    double rows = (double)w->b->rows * o->times;
+    g_autofree char *added = ech_format_bytes(w->added),
+                    *batch = rows > 0 ? g_strdup_printf("%g for %" G_GUINT64_FORMAT, rows, w->b->rows) : g_strdup_printf("%g of what it was", o->times),
+                    *each = rows > 0 ? g_strdup_printf(", %g each", rows / (double)o->parts) : NULL;
+    if (o->times != 1)
+        ech_diag_remark(diag, "batch: a batch of %s: %" G_GUINT64_FORMAT " arrays have rows of it", batch, w->n_arrays);
+    if (o->parts > 1)
+        ech_diag_remark(diag,
+                        "batch: in %" G_GUINT64_FORMAT
+                        " parts%s, one after the other, whose gradients are added up: %s in all; what is a mean over a batch is one over a part",
+                        o->parts, each ? each : "", added);
+}
+
+static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
+{
+    const Options *o = options;
+    g_auto(EchSurvey) s = {0};
+    g_auto(EchBatch) b = {0};
+    if (!ech_survey_init(&s, in, device)) {
+        ech_diag_remark(diag, "batch: left the trace as it is: it has no computing queue, or no memory \"hbm\"");
+        return ech_trace_ref(in);
+    }
+    bool any = ech_batch_init(&b, &s);
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s.t));
+    g_autoptr(GArray) turns = g_array_new(FALSE, FALSE, sizeof(Turn)), last = g_array_new(FALSE, FALSE, sizeof(Behind));
+    g_autofree uint32_t *of_turn = g_new0(uint32_t, s.n_buffers + 1);
+    g_autofree bool *stays = g_new0(bool, s.n_buffers + 1), *is_replaced = g_new0(bool, s.n_buffers + 1);
+    g_autofree double *share = g_new0(double, s.n_buffers + 1);
+    g_autofree EchId *left = g_new(EchId, s.n + 1), *now = g_new(EchId, s.n_buffers + 1), *before = g_new(EchId, s.n_buffers + 1);
+    for (size_t i = 0; i <= s.n; i++)
+        left[i] = ECH_NONE;
+    for (EchId a = 0; a <= s.n_buffers; a++) {
+        now[a] = a;
+        before[a] = ECH_NONE;
+    }
+    Writer w = {.b = &b,
+                .options = o,
+                .turns = turns,
+                .last = last,
+                .of_turn = of_turn,
+                .stays = stays,
+                .left = left,
+                .is_replaced = is_replaced,
+                .share = share,
+                .now = now,
+                .before = before};
+    find_turns(&w);
+    find_lives(&w);
+    g_autofree char *why = why_not(&w, any);
+    if (why || (o->times == 1 && o->parts == 1)) {
+        if (why)
+            ech_diag_remark(diag, "batch: left the trace as it is: %s", why);
+        return ech_trace_ref(in);
+    }
+    ech_edit_init(&w.e, &s, builder);
+    scale_buffers(&w);
+    write_ops(&w);
+    EchTrace *out = ech_trace_builder_finish(builder, error);
+    if (out)
+        say(&w, diag);
+    ech_edit_clear(&w.e);
+    return out;
+}
+
+const EchPassClass ech_pass_batch = {
+    .name = "batch",
+    .summary = "a larger or smaller batch, or one taken in parts whose gradients are added up (of PyTorch's programs)",
+    .source = "ours; rows by what modules are given; PyTorch's AccumulateGrad",
+    .params = params,
+    .options_size = sizeof(Options),
+    .trace = batch_run,
+};

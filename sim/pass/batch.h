@@ -1,0 +1,27 @@
+/** @file batch.h
+ * What of a program of PyTorch has as many rows as its batch: arrays, and operations on them.
+ *
+ * What modules are given has (ECH_ROLE_INPUT), and what is brought or made for them from nothing, outside of them; then what is made of that, but for what is
+ * made of it for weights: gradients, and what those are made of alone (in another type, say), which sums over all rows leave. What modules make of weights
+ * alone, or of nothing (masks, tables of angles), has not.
+ */
+#pragma once
+#include "sim/pass/modules.h"
+
+typedef struct {
+    const EchSurvey *s;
+    uint8_t *part;    /**< Per op: EchPart. */
+    bool *has;        /**< Per buffer that is no part of another: it has the rows of a batch. */
+    bool *is_weights; /**< Per such buffer: it is a weight, a gradient or an optimizer's, or made of those alone. */
+    uint64_t rows;    /**< Of a batch; 0: not told. */
+} EchBatch;
+
+/** False where nothing has. Must be cleared all the same. */
+bool ech_batch_init(EchBatch *batch, const EchSurvey *survey);
+void ech_batch_clear(EchBatch *batch);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchBatch, ech_batch_clear)
+
+/** Whether op @op works on rows of a batch. */
+bool ech_batch_uses(const EchBatch *batch, EchId op);
+/** The launch of kernel @op with @times as many rows, as text; NULL: as it was. Owned by the caller. */
+char *ech_batch_launch(const EchBatch *batch, EchId op, double times);

@@ -1,0 +1,273 @@
+#include "models/kernel/gpu.h"
+#include "sim/pass/batch.h"
+
+#include <string.h>
+
+/* Bytes up to which an array is no array but a loss, a counter, a seed. */
+enum { SMALL = 512 };
+enum { MAX_ROUNDS = 8 };
+
+static EchId used(const EchSurvey *s, uint32_t use)
+{
+    return ech_survey_root(s, s->uses[use].buffer);
+}
+
+/* ---- weights, and what gradients are made of ---- */
+
+static bool is_cast(const EchSurvey *s, EchId op)
+{
+    return strstr(ech_trace_string(s->t, s->ops[op].stack), "_to_copy") != NULL || strstr(ech_trace_string(s->t, s->ops[op].name), "_to_copy") != NULL;
+}
+
+/* Whether op @op moves gradients and no more: as they were, in another type, summed up over devices, or added to as much. */
+static bool moves(const EchBatch *b, EchId op)
+{
+    const EchSurvey *s = b->s;
+    const EchOp *o = &s->ops[op];
+    EchBytes read = 0, written = 0, largest = 0;
+    bool only = true;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        EchBytes bytes = s->buffers[used(s, u)].bytes <= SMALL ? 0 : s->uses[u].bytes;
+        bool reads = s->uses[u].access == ECH_READ;
+        read = ech_bytes_add(read, reads ? bytes : 0);
+        written = ech_bytes_add(written, reads ? 0 : bytes);
+        largest = MAX(largest, reads ? bytes : 0);
+        only &= reads || bytes == 0 || b->is_weights[used(s, u)];
+    }
+    bool as_much = read == written || largest == written || (is_cast(s, op) && (read == 2 * written || 2 * read == written));
+    return only && (o->kind == ECH_OP_COLLECTIVE || (written > 0 && as_much && !ech_survey_has_products(s, op)));
+}
+
+static void find_weights(EchBatch *b)
+{
+    const EchSurvey *s = b->s;
+    g_autofree bool *is_read = g_new0(bool, s->n_buffers + 1), *is_left = g_new0(bool, s->n_buffers + 1); /* by an optimizer; by a backward pass */
+    bool trains = false;
+    for (EchId i = 0; i < s->n; i++)
+        for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++) {
+            is_read[used(s, u)] |= b->part[i] == ECH_PART_OPTIMIZER && s->uses[u].access == ECH_READ;
+            is_left[used(s, u)] |= b->part[i] == ECH_PART_BACKWARD && s->uses[u].access == ECH_WRITE;
+            trains |= b->part[i] == ECH_PART_BACKWARD;
+        }
+    for (EchId a = 0; a < s->n_buffers; a++) {
+        EchRole role = (EchRole)s->buffers[a].role;
+        bool kept = s->buffers[a].resident && role != ECH_ROLE_INPUT && trains && is_left[a]; /* buckets of gradients */
+        b->is_weights[a] = role == ECH_ROLE_PARAMETER || role == ECH_ROLE_GRADIENT || role == ECH_ROLE_OPTIMIZER || (is_read[a] && is_left[a]) || kept;
+    }
+    for (EchId i = (EchId)s->n; i-- > 0;) { /* what gradients are made of alone */
+        const EchOp *o = &s->ops[i];
+        bool makes = false;
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && b->part[i] == ECH_PART_BACKWARD; u++)
+            makes |= s->uses[u].access == ECH_WRITE && b->is_weights[used(s, u)] && s->buffers[used(s, u)].role != ECH_ROLE_PARAMETER;
+        if (!makes || !moves(b, i))
+            continue;
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
+            if (s->uses[u].access == ECH_READ && s->buffers[used(s, u)].role != ECH_ROLE_INPUT && s->uses[u].bytes == s->buffers[used(s, u)].bytes)
+                b->is_weights[used(s, u)] = true; /* not a library's workspace */
+    }
+}
+
+/* ---- rows ---- */
+
+static bool is_in_module(const EchSurvey *s, EchId op)
+{
+    return strstr(ech_trace_string(s->t, s->ops[op].stack), "nn.Module: ") != NULL;
+}
+
+/* What op @i makes of what has rows, or of nothing for modules: whether it has any is settled, which then is news. */
+static bool follow(EchBatch *b, EchId i)
+{
+    const EchSurvey *s = b->s;
+    const EchOp *o = &s->ops[i];
+    bool any = false, reads = false, news = false;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        bool of_device = s->uses[u].access == ECH_READ && !ech_survey_is_host(s, s->buffers[used(s, u)].memory);
+        any |= s->uses[u].access == ECH_READ && b->has[used(s, u)];
+        reads |= of_device && s->buffers[used(s, u)].bytes > SMALL;
+    }
+    if (!any && (reads || b->part[i] == ECH_PART_BACKWARD || is_in_module(s, i)))
+        return false;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        const EchBuffer *buffer = &s->buffers[used(s, u)];
+        bool beside = any && s->uses[u].access == ECH_READ && buffer->resident && buffer->role == ECH_ROLE_UNKNOWN && !is_in_module(s, i); /* labels */
+        bool has = (s->uses[u].access == ECH_WRITE || beside) && !b->is_weights[used(s, u)] && buffer->bytes > SMALL && !buffer->direct;
+        news |= has && !b->has[used(s, u)];
+        b->has[used(s, u)] |= has;
+    }
+    return news;
+}
+
+/* What is let go while modules run and was there before: what the step before this made as one that this one makes and leaves. */
+static bool find_left(EchBatch *b)
+{
+    const EchSurvey *s = b->s;
+    g_autoptr(GHashTable) left = g_hash_table_new(NULL, NULL); /* bytes of what is left */
+    g_autofree bool *is_left = g_new0(bool, s->n_buffers + 1);
+    bool news = false;
+    for (EchId i = 0; i < s->n; i++)
+        if (s->ops[i].kind == ECH_OP_ALLOC || s->ops[i].kind == ECH_OP_FREE)
+            is_left[s->ops[i].target] = s->ops[i].kind == ECH_OP_ALLOC;
+    for (EchId a = 0; a < s->n_buffers; a++)
+        if (is_left[a] && b->has[a])
+            g_hash_table_add(left, GSIZE_TO_POINTER(s->buffers[a].bytes));
+    for (EchId i = 0; i < s->n; i++) {
+        EchId a = s->ops[i].target;
+        if (s->ops[i].kind != ECH_OP_FREE || !s->buffers[a].resident || b->is_weights[a] || b->has[a] ||
+            !g_hash_table_contains(left, GSIZE_TO_POINTER(s->buffers[a].bytes)))
+            continue;
+        b->has[a] = news = true;
+    }
+    return news;
+}
+
+bool ech_batch_init(EchBatch *batch, const EchSurvey *survey)
+{
+    const EchSurvey *s = survey;
+    const char *rows = ech_trace_get_property(s->t, ECH_TRACE_BATCH);
+    *batch = (EchBatch){.s = s,
+                        .part = g_new0(uint8_t, s->n + 1),
+                        .has = g_new0(bool, s->n_buffers + 1),
+                        .is_weights = g_new0(bool, s->n_buffers + 1),
+                        .rows = rows ? g_ascii_strtoull(rows, NULL, 10) : 0};
+    ech_modules_find_parts(s, batch->part);
+    find_weights(batch);
+    EchId first = ECH_NONE; /* op of a module: before it a program makes its weights */
+    for (EchId i = 0; i < s->n && first == ECH_NONE; i++)
+        first = is_in_module(s, i) ? i : ECH_NONE;
+    for (EchId a = 0; a < s->n_buffers; a++)
+        batch->has[a] = s->buffers[a].role == ECH_ROLE_INPUT;
+    bool any = false;
+    bool news = first != ECH_NONE;
+    for (unsigned round = 0; news && round < MAX_ROUNDS; round++) { /* what one step leaves the next finds */
+        news = false;
+        for (EchId i = 0; i < s->n; i++)
+            news |= batch->part[i] != ECH_PART_OPTIMIZER && follow(batch, i);
+        news |= find_left(batch);
+    }
+    for (EchId a = 0; a < s->n_buffers; a++)
+        any |= batch->has[a];
+    return any;
+}
+
+void ech_batch_clear(EchBatch *batch)
+{
+    g_clear_pointer(&batch->part, g_free);
+    g_clear_pointer(&batch->has, g_free);
+    g_clear_pointer(&batch->is_weights, g_free);
+}
+
+bool ech_batch_uses(const EchBatch *batch, EchId op)
+{
+    const EchOp *o = &batch->s->ops[op];
+    bool any = false;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && !any && batch->part[op] != ECH_PART_OPTIMIZER; u++)
+        any = batch->has[used(batch->s, u)];
+    return any;
+}
+
+/* ---- launches ---- */
+
+static uint64_t scaled(uint64_t value, double times)
+{
+    return value == 0 ? 0 : MAX((uint64_t)((double)value * times + 0.5), 1);
+}
+
+/* Which of a product's sizes its rows are: the batch of products where all of it has rows; what is summed over where the result has none; else the one that the
+ * weights have not. */
+static uint64_t *rows_of_product(const EchBatch *b, EchId op, EchGpuLaunch *gpu, bool result)
+{
+    const EchSurvey *s = b->s;
+    const EchOp *o = &s->ops[op];
+    uint64_t bytes = MAX(gpu->operand_bytes, 1), left = gpu->batch * gpu->m * gpu->k * bytes, right = gpu->batch * gpu->k * gpu->n * bytes;
+    bool is_left = false, is_right = false, weights = false; /* which operand is weights */
+    if (!result)
+        return &gpu->k;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        if (s->uses[u].access != ECH_READ || b->has[used(s, u)])
+            continue;
+        is_left |= s->uses[u].bytes == left;
+        is_right |= s->uses[u].bytes == right;
+        weights |= s->uses[u].bytes * 8 > MIN(left, right); /* not what is added to the result */
+    }
+    if (!weights && gpu->batch > 1)
+        return &gpu->batch;
+    return is_right && (!is_left || gpu->m >= gpu->n) ? &gpu->m : is_left ? &gpu->n : gpu->m >= gpu->n ? &gpu->m : &gpu->n;
+}
+
+static void scale_product(const EchBatch *b, EchId op, EchGpuLaunch *gpu, bool result, double times)
+{
+    uint64_t left = gpu->batch * gpu->m * gpu->k, right = gpu->batch * gpu->k * gpu->n, turned = gpu->turned;
+    uint64_t *rows = rows_of_product(b, op, gpu, result);
+    *rows = scaled(*rows, times);
+    uint64_t now_left = gpu->batch * gpu->m * gpu->k, now_right = gpu->batch * gpu->k * gpu->n;
+    gpu->turned = turned == left ? now_left : turned == right ? now_right : turned == left + right ? now_left + now_right : scaled(turned, times);
+}
+
+/* The dimension of a grid that goes over rows. */
+static uint32_t *rows_of_grid(const EchBatch *b, EchGpuLaunch *gpu)
+{
+    uint32_t *best = &gpu->grid[0];
+    unsigned best_rank = 0;
+    for (unsigned k = 0; k < 3; k++) {
+        unsigned rank = gpu->grid[k] <= 1 ? 0 : b->rows > 1 && gpu->grid[k] == b->rows ? 3 : b->rows > 1 && gpu->grid[k] % b->rows == 0 ? 2 : 1;
+        if (rank > best_rank || (rank == best_rank && gpu->grid[k] > *best)) {
+            best = &gpu->grid[k];
+            best_rank = rank;
+        }
+    }
+    return best;
+}
+
+/* Whether a norm's kernel has a block for each channel, and its columns are what the batch has of each: its weights are as many as its blocks. */
+static bool is_by_channels(const EchBatch *b, EchId op, const EchGpuLaunch *gpu)
+{
+    const EchSurvey *s = b->s;
+    const EchOp *o = &s->ops[op];
+    EchGpuName name;
+    EchBytes weights = 0;
+    ech_gpu_name(ech_trace_string(s->t, o->name), &name);
+    ech_gpu_launch_says(gpu, &name);
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && name.kind == ECH_GPU_NORM; u++)
+        if (b->is_weights[used(s, u)])
+            weights = MAX(weights, s->buffers[used(s, u)].bytes);
+    return weights > 0 && gpu->columns * 4 != weights && gpu->columns * 2 != weights && (gpu->grid[0] * 4ul == weights || gpu->grid[0] * 2ul == weights);
+}
+
+/* Elements of a thread from which on it goes over them in a loop, in a grid as large as the chip. */
+enum { LOOPS = 16 };
+
+char *ech_batch_launch(const EchBatch *batch, EchId op, double times)
+{
+    const EchSurvey *s = batch->s;
+    const EchOp *o = &s->ops[op];
+    EchGpuLaunch gpu;
+    EchBytes largest = 0;
+    bool result = false; /* the largest has rows */
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        if (s->uses[u].access != ECH_WRITE || s->uses[u].bytes < largest)
+            continue;
+        largest = s->uses[u].bytes;
+        result = batch->has[used(s, u)];
+    }
+    if (o->kind != ECH_OP_KERNEL || o->launch == ECH_NONE || !ech_gpu_launch_parse(ech_trace_string(s->t, o->launch), &gpu))
+        return NULL;
+    uint64_t threads = ech_gpu_blocks(&gpu) * ech_gpu_threads(&gpu);
+    bool by_channels = is_by_channels(batch, op, &gpu);
+    if (result && !by_channels && (threads == 0 || gpu.elements < LOOPS * threads)) {
+        uint32_t *rows = rows_of_grid(batch, &gpu);
+        *rows = (uint32_t)MIN(scaled(*rows, times), UINT32_MAX);
+    }
+    if (gpu.m > 0)
+        scale_product(batch, op, &gpu, result, times);
+    gpu.rows = by_channels ? gpu.rows : scaled(gpu.rows, times);
+    gpu.columns = by_channels ? scaled(gpu.columns, times) : gpu.columns;
+    gpu.trips = by_channels ? (uint16_t)MIN(scaled(gpu.trips, times), UINT16_MAX) : gpu.trips;
+    gpu.elements = scaled(gpu.elements, times);
+    GString *text = g_string_new(NULL);
+    ech_gpu_launch_print(&gpu, text);
+    g_auto(GStrv) was = g_strsplit(ech_trace_string(s->t, o->launch), " ", -1);
+    for (gsize k = 0; was[k]; k++) /* what the host did for it */
+        if (g_str_has_prefix(was[k], "operators=") || g_str_has_prefix(was[k], "graph="))
+            g_string_append_printf(text, "%s%s", text->len > 0 ? " " : "", was[k]);
+    return g_string_free(text, FALSE);
+}
