@@ -15,6 +15,9 @@
 /* Lines that hold less than one part in TRIFLE of what the first one does are not told. */
 enum { MOST_DEVICES = 3, MOST_LINES = 5, TRIFLE = 100 };
 
+/* Batches are tried up to so many times as large as the one there is; so many at a time. */
+enum { MOST_TIMES = 64, PROBES = 3 };
+
 /* Memory that nobody runs short of. */
 #define ROOMY "64TiB"
 
@@ -56,6 +59,8 @@ typedef struct {
 } Measure;
 
 #define BLOCKS "remat:modules="
+/* With how many: as many as a batch has rows. */
+#define ROW_BY_ROW "batch:parts="
 #define BY_LAYER_TPU "offload:what=arguments,overlap=true"
 
 /* With the name of the argument after it, where it is known. */
@@ -97,6 +102,9 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
 #define CPU_OFFLOAD                                                                                                                                            \
     "torch.distributed.fsdp.fully_shard(block, offload_policy=CPUOffloadPolicy()) of each block and the model, which takes the optimizer along (one GPU is "   \
     "a world of one), DeepSpeed's ZeRO-3 with offload_param"
+#define ACCUMULATE                                                                                                                                             \
+    "for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, "   \
+    "accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()"
 #define ZERO_OPTIMIZER "torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW); DeepSpeed's ZeRO-1"
 #define SHARDS "before the optimizer is made, not DistributedDataParallel; DeepSpeed's ZeRO-"
 #define MIXED " (with mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16) in place of autocast less than is told)"
@@ -139,6 +147,9 @@ static const Measure measures[] = {
      NULL,
      NULL,
      ALWAYS},
+    {"batch_in_two", "batch in two parts", {"batch:parts=2", NULL}, 0, NULL, NULL, ACCUMULATE, NULL, ALWAYS},
+    {"batch_in_four", "batch in four parts", {"batch:parts=4", NULL}, 0, NULL, NULL, ACCUMULATE, NULL, ALWAYS},
+    {"row_by_row", "batch row by row", {ROW_BY_ROW, NULL}, 0, NULL, NULL, ACCUMULATE, NULL, LAST},
     {"remat_blocks", "checkpoint each block", {BLOCKS, NULL}, 0, NULL, NULL, TORCH_CHECKPOINT, NULL, ALWAYS},
     {blocks_cheap, "checkpoint each, keep its products", {BLOCKS ",products=false", NULL}, 0, NULL, NULL, TORCH_CHECKPOINT KEEPING_PRODUCTS, NULL, ALWAYS},
     {remat_cheap, "make again what needs no product", {"remat:products=false", NULL}, 1, NULL, JAX_POLICY "dots_saveable)", NULL, NULL, ALWAYS},
@@ -177,6 +188,8 @@ static const Measure measures[] = {
     {"weights_on_host", "weights and optimizer on host", {"offload:what=arguments", NULL}, 0, NULL, NULL, CPU_OFFLOAD, NULL, ALWAYS},
     {"inference_on_host", "weights on host", {"offload:what=arguments", NULL}, 0, NULL, NULL, NULL, HOST_WEIGHTS, ALWAYS},
     {"cache_on_host", "what is kept, a KV cache, on host", {"offload:what=saved", NULL}, 0, NULL, NULL, NULL, HOST_CACHE, ALWAYS},
+    {"blocks_and_two", "checkpoint each, batch in two", {BLOCKS, "batch:parts=2", NULL}, 0, NULL, NULL, TORCH_CHECKPOINT "; and " ACCUMULATE, NULL, LAST},
+    {"blocks_and_rows", "checkpoint each, batch row by row", {BLOCKS, ROW_BY_ROW, NULL}, 0, NULL, NULL, TORCH_CHECKPOINT "; and " ACCUMULATE, NULL, LAST},
     {"blocks_and_optimizer",
      "checkpoint each, optimizer on host",
      {BLOCKS, "fuse:where=host", NULL},
@@ -363,7 +376,9 @@ static char *passes_text(const Advise *a, const Trial *t, const char *goal, bool
         if ((!ahead && strcmp(pass, prefetch) == 0) || (!a->tpu && is_place(pass)))
             continue;
         bool of_blocks = g_str_has_prefix(pass, BLOCKS);
-        g_autofree char *modules = of_blocks ? g_strconcat(BLOCKS, a->advice->blocks, pass + strlen(BLOCKS), NULL) : g_strdup(pass);
+        g_autofree char *modules = of_blocks                       ? g_strconcat(BLOCKS, a->advice->blocks, pass + strlen(BLOCKS), NULL)
+                                   : strcmp(pass, ROW_BY_ROW) == 0 ? g_strdup_printf("%s%" G_GUINT64_FORMAT, pass, a->advice->batch)
+                                                                   : g_strdup(pass);
         g_autofree char *spec = g_strconcat(modules, with_goal ? (strchr(pass, ':') ? ",memory=" : ":memory=") : "", with_goal ? goal : "", NULL);
         g_ptr_array_add(all, g_strdup(spec));
         g_string_append_printf(options, "%s--pass %s", options->len ? " " : "", spec);
@@ -741,11 +756,23 @@ static void add_devices(Advise *a, const EchDevice *device)
     }
 }
 
+/* Whether a batch can be taken in the parts that a measure has; row by row is not what other measures have. */
+static bool is_divisible(const Advise *a, const Measure *m)
+{
+    bool is = true;
+    for (size_t i = 0; m->passes[i]; i++) {
+        const char *parts = g_str_has_prefix(m->passes[i], ROW_BY_ROW) ? m->passes[i] + strlen(ROW_BY_ROW) : NULL;
+        uint64_t n = parts ? g_ascii_strtoull(parts, NULL, 10) : 0;
+        is &= !parts || (n == 0 ? a->advice->batch > 4 : a->advice->batch >= n && a->advice->batch % n == 0);
+    }
+    return is;
+}
+
 /* What the measure says to such a program; NULL where it is none for it. */
 static const char *code_for(const Advise *a, const Measure *m)
 {
     const char *first = m->passes[0] ? m->passes[0] : "";
-    if (!a->lists && strcmp(m->name, fused_optimizer) == 0)
+    if ((!a->lists && strcmp(m->name, fused_optimizer) == 0) || !is_divisible(a, m))
         return NULL;
     if (a->twice && strcmp(m->name, blocks_cheap) == 0)
         return NULL; /* PyTorch 2.15: "You are only allowed to backward once on any region computed under selective activation checkpoint" */
@@ -926,6 +953,8 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
     a->several = a->xla ? (uint64_t)result->program->partitions * result->program->replicas > 1 : has_collectives(result->trace);
     advice->margin = ech_remat_margin(result->trace);
+    const char *rows = a->pytorch ? ech_trace_get_property(result->trace, ECH_TRACE_BATCH) : NULL;
+    advice->batch = rows ? g_ascii_strtoull(rows, NULL, 10) : 0;
     const EchMemory *hbm = ech_device_memory(result->device, "hbm");
     if (!hbm) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s has no memory 'hbm'; advice is about that", result->device->name);
@@ -1058,6 +1087,75 @@ static void take_rows(Advise *a)
     g_qsort_with_data(advice->rows, (gint)advice->n, sizeof *advice->rows, compare_rows, &quick);
 }
 
+/* ---- the largest batch ---- */
+
+/* Runs with batches of @n sizes, ascending: *@fit is the largest that has room and its run, where one has that is larger, *@over the smallest that has none. */
+static bool try_batches(Advise *a, const uint64_t *sizes, size_t n, uint64_t *fit, uint64_t *over, GError **error)
+{
+    EchCase *cases[PROBES];
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *spec = g_strdup_printf("batch:rows=%" G_GUINT64_FORMAT, sizes[i]);
+        cases[i] = vary(a->base, "passes", spec, error);
+        if (!cases[i]) {
+            while (i-- > 0)
+                ech_case_free(cases[i]);
+            return false;
+        }
+    }
+    EchSweepPoint *points = run_cases(a, cases, n, error);
+    for (size_t i = 0; points && i < n && sizes[i] < *over; i++) {
+        g_autoptr(JsonNode) node = points[i].json ? json_from_string(points[i].json, NULL) : NULL;
+        EchAdviceRun run = node ? run_of(json_node_get_object(node)) : (EchAdviceRun){0};
+        if (run.fits && sizes[i] > *fit) {
+            *fit = sizes[i];
+            a->advice->most = run;
+        } else if (!run.fits)
+            *over = sizes[i];
+    }
+    ech_sweep_free(points, points ? n : 0);
+    return points != NULL;
+}
+
+/* What a batch of one row needs, which has no room. */
+static bool learn_least(Advise *a, GError **error)
+{
+    EchCase *c = vary(a->base, "passes", "batch:rows=1", error), *roomy = c ? vary_memory(c, ROOMY, error) : NULL;
+    ech_case_free(c);
+    EchSweepPoint *points = roomy ? run_cases(a, &roomy, 1, error) : NULL;
+    g_autoptr(JsonNode) node = points && points->json ? json_from_string(points->json, NULL) : NULL;
+    if (node)
+        a->advice->most = run_of(json_node_get_object(node));
+    a->advice->most.fits = false;
+    ech_sweep_free(points, points ? 1 : 0);
+    return points != NULL;
+}
+
+/* The largest batch that has room as the program is. */
+static bool find_batch(Advise *a, GError **error)
+{
+    const uint64_t rows = a->advice->batch;
+    uint64_t fit = a->advice->base.fits ? rows : 0, over = a->advice->base.fits ? UINT64_MAX : rows;
+    bool ok = true;
+    a->advice->most = a->advice->base;
+    for (uint64_t times = 2; ok && over == UINT64_MAX && times <= MOST_TIMES; times *= 8) {
+        const uint64_t sizes[PROBES] = {rows * times, rows * times * 2, rows * times * 4};
+        ok = try_batches(a, sizes, PROBES, &fit, &over, error);
+    }
+    while (ok && over != UINT64_MAX && over - fit > 1) {
+        uint64_t sizes[PROBES];
+        size_t n = 0;
+        for (uint64_t k = 1; k <= PROBES; k++) {
+            uint64_t size = fit + (over - fit) / (PROBES + 1) * k + (over - fit) % (PROBES + 1) * k / (PROBES + 1);
+            if (size > fit && size < over && (n == 0 || size > sizes[n - 1]))
+                sizes[n++] = size;
+        }
+        ok = try_batches(a, sizes, n, &fit, &over, error);
+    }
+    a->advice->most_batch = fit;
+    a->advice->more_batch = over == UINT64_MAX;
+    return ok && (fit > 0 || learn_least(a, error));
+}
+
 EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jobs, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data,
                       GError **error)
 {
@@ -1111,7 +1209,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
         add_measures(&a, PAGED);
         ok = run_rounds(&a, error);
     }
-    ok = ok && learn_needs(&a, error);
+    ok = ok && learn_needs(&a, error) && (advice->batch == 0 || find_batch(&a, error));
     if (ok) {
         allow_policies(&a);
         allow_parts(&a);
@@ -1356,6 +1454,26 @@ static void print_first(GString *out, const EchAdvice *advice, unsigned columns)
     ech_text_wrap(out, "  ", text, columns);
 }
 
+/* The largest batch, in a sentence. */
+static void print_batch(GString *out, const EchAdvice *advice, unsigned columns)
+{
+    if (advice->batch == 0)
+        return;
+    g_autofree char *hbm = ech_format_bytes(advice->most.hbm), *time = ech_format_time(advice->most.makespan), *text = NULL;
+    if (advice->most_batch == 0)
+        text = g_strdup_printf("No smaller batch fits as it is (%" G_GUINT64_FORMAT " now): one of 1 needs %s.", advice->batch, hbm);
+    else if (advice->most_batch == advice->batch)
+        text = g_strdup_printf("Its batch of %" G_GUINT64_FORMAT " is the largest that fits.", advice->batch);
+    else {
+        double speed = (double)advice->most_batch / (double)advice->batch * (double)advice->base.makespan / MAX((double)advice->most.makespan, 1);
+        g_autofree char *faster =
+            advice->base.makespan > 0 && advice->most.makespan > 0 ? g_strdup_printf(", %.2f times the rows a second", speed) : g_strdup("");
+        text = g_strdup_printf("A batch of %" G_GUINT64_FORMAT " fits%s as it is (%" G_GUINT64_FORMAT " now): %s, %s a step%s.", advice->most_batch,
+                               advice->more_batch ? ", and perhaps more," : "", advice->batch, hbm, time, faster);
+    }
+    ech_text_wrap(out, "  ", text, columns);
+}
+
 GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
 {
     g_autofree char *need = ech_format_bytes(advice->base.hbm), *room = ech_format_bytes(advice->available), *taken = ech_format_bytes(advice->context);
@@ -1377,6 +1495,7 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
         g_string_printf(line, "IT DOES NOT FIT. %s of hbm are needed, %s are there%s.", need, room, beside);
     ech_text_wrap(out, "  ", line->str, columns);
     print_first(out, advice, columns);
+    print_batch(out, advice, columns);
     for (char **sentence = advice->holds; *sentence; sentence++)
         ech_text_wrap(out, "  ", *sentence, columns);
     g_string_append_printf(out, "\n  %-39s%10s%10s%9s%10s\n", "", "hbm", "host", "time", "relative");
@@ -1402,7 +1521,9 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     if (advice->n > 0)
         print_how(out, advice, columns);
     if (!advice->base.fits)
-        ech_text_wrap(g_string_append_c(out, '\n'), "  ", "A smaller batch, or a smaller type, is another program: capture that as you captured this.",
+        ech_text_wrap(g_string_append_c(out, '\n'), "  ",
+                      advice->batch > 0 ? "A smaller type is another program: capture that as you captured this."
+                                        : "A smaller batch, or a smaller type, is another program: capture that as you captured this.",
                       columns);
     print_rest(out, advice, NOTHING, "What changes nothing", columns);
     print_rest(out, advice, ERROR, "What could not be tried", columns);
@@ -1438,6 +1559,14 @@ JsonNode *ech_advice_json(const EchAdvice *advice)
     ech_json_add_count(b, "hbm_available_bytes", advice->available);
     ech_json_add_count(b, "context_bytes", advice->context);
     json_run(b, &advice->base);
+    if (advice->batch > 0) {
+        json_builder_set_member_name(b, "batch");
+        json_builder_begin_object(b);
+        ech_json_add_count(b, "rows", advice->batch);
+        ech_json_add_count(b, "most_rows", advice->most_batch);
+        json_run(b, &advice->most);
+        json_builder_end_object(b);
+    }
     ech_json_begin_array(b, "measures");
     for (size_t i = 0; i < advice->n; i++) {
         const EchAdviceRow *row = &advice->rows[i];

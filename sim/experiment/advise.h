@@ -46,6 +46,10 @@ typedef struct {
     const char *margin;             /**< ech_remat_margin. */
     bool live_fits;                 /**< What is live at the fullest moment has room. Where it does not fit all the same, that is fragmentation. */
     char *undonated;                /**< An argument whose place results could take and do not; NULL: none, or none that is named. */
+    uint64_t batch;                 /**< Its rows; 0: not told. */
+    uint64_t most_batch;            /**< Rows of the largest that has room as it is; 0: none has, or it is not known. */
+    bool more_batch;                /**< More than that may have room, which was not tried. */
+    EchAdviceRun most;              /**< With those; of a batch of one row where none has room. */
     char *blocks;                   /**< Paths of the modules that a PyTorch program repeats, "encoder.*+decoder.*"; or NULL. */
     char **holds;                   /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */
     EchAdviceRow *rows; /**< rows[n]: those that fit first, quickest first; then those that may, larger devices, unified memory, those that do not; then those
@@ -63,7 +67,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAdvice, ech_advice_free)
 bool ech_advice_helps(const EchAdvice *advice);
 /** For a terminal of so many columns (0: ECH_TEXT_COLUMNS). */
 GString *ech_advice_text(const EchAdvice *advice, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
-/** {title, trace, device, given, hbm_available_bytes, fits, hbm_bytes, host_bytes, makespan_ps, measures: [{name, does, options, donated, growing, fits,
+/** {title, trace, device, given, hbm_available_bytes, fits, hbm_bytes, host_bytes, makespan_ps, batch: {rows, most_rows, fits, hbm_bytes, host_bytes,
+ * makespan_ps} where rows are told, measures: [{name, does, options, donated, growing, fits,
  * hbm_bytes, host_bytes, makespan_ps, relative, why, error}]}; makespan_ps and relative (to the run as it is) are null where they are not known, why and error
  * where there is none. */
 JsonNode *ech_advice_json(const EchAdvice *advice) G_GNUC_WARN_UNUSED_RESULT;

@@ -4,6 +4,7 @@
 
 #include "models/kernel/gpu.h"
 #include "sim/pass/pass.h"
+#include "sim/trace/file.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -11,11 +12,12 @@
 
 typedef struct {
     double times;
-    uint64_t parts;
+    uint64_t rows, parts;
 } Options;
 
 static const EchParam params[] = {
     {"times", ECH_PARAM_RATIO, offsetof(Options, times), "1", "0.0009765625", "1024", NULL, "rows of a batch for each that there is: 0.5, 2"},
+    {"rows", ECH_PARAM_U64, offsetof(Options, rows), "0", NULL, "1048576", NULL, "rows of a batch, where it is known how many there are; 0: as times= has it"},
     {"parts", ECH_PARAM_U64, offsetof(Options, parts), "1", "1", "1024", NULL,
      "parts that a step takes its batch in, one after the other, adding their gradients up (gradient accumulation)"},
     {0},
@@ -33,7 +35,8 @@ typedef struct {
 
 typedef struct {
     const EchBatch *b;
-    const Options *options;
+    double times;   /* Rows for each that there was... */
+    uint64_t parts; /* ...in so many parts. */
     EchEdit e;
     GArray *turns;     /* Turn */
     GArray *last;      /* Behind: gradients, by the last op of their turn that uses them. */
@@ -55,11 +58,27 @@ static EchBytes scaled(EchBytes bytes, double times)
 
 /* ---- turns ---- */
 
-/* From the first op on rows behind an optimizer's (or of all) to the last of the backward pass before the next one, and what is let go there. */
+/* Whether op @op works on rows that a step has of its own: what it writes of them is let go at some time. @goes: per buffer. */
+static bool is_of_step(const EchBatch *b, EchId op, const bool *goes)
+{
+    const EchOp *o = &b->s->ops[op];
+    bool is = false;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        EchId a = ech_survey_root(b->s, b->s->uses[u].buffer);
+        is |= b->s->uses[u].access == ECH_WRITE && b->has[a] && goes[a];
+    }
+    return is;
+}
+
+/* From the first op on rows behind an optimizer's, or of all, to the last of the backward pass before the next one, and what is let go there. */
 static void find_turns(Writer *w)
 {
     const EchBatch *b = w->b;
     const EchSurvey *s = b->s;
+    g_autofree bool *goes = g_new0(bool, s->n_buffers + 1);
+    for (EchId i = 0; i < s->n; i++)
+        if (s->ops[i].kind == ECH_OP_FREE)
+            goes[s->ops[i].target] = true;
     Turn turn = {ECH_NONE, ECH_NONE};
     for (EchId i = 0; i <= s->n; i++) {
         bool over = i == s->n || b->part[i] == ECH_PART_OPTIMIZER;
@@ -72,7 +91,7 @@ static void find_turns(Writer *w)
         }
         if (over)
             turn = (Turn){ECH_NONE, ECH_NONE};
-        else if (turn.first == ECH_NONE && (b->part[i] == ECH_PART_FORWARD || ech_batch_uses(b, i)))
+        else if (turn.first == ECH_NONE && (b->part[i] == ECH_PART_FORWARD || (b->works[i] && is_of_step(b, i, goes))))
             turn.first = i;
         if (i < s->n && b->part[i] == ECH_PART_BACKWARD)
             turn.last = i;
@@ -143,7 +162,7 @@ static void find_places(Writer *w, guint t)
 static void find_lives(Writer *w)
 {
     const EchSurvey *s = w->b->s;
-    double of_all = w->options->times, of_part = of_all / (double)w->options->parts;
+    double of_all = w->times, of_part = of_all / (double)w->parts;
     g_autofree EchId *used = g_new0(EchId, s->n_buffers + 1);
     for (guint t = 0; t < w->turns->len; t++)
         find_stays(w, t, used);
@@ -180,7 +199,7 @@ static EchBytes moved(const Writer *w, uint32_t use, bool product, double rows)
     const EchSurvey *s = w->b->s;
     EchId a = ech_survey_root(s, s->uses[use].buffer);
     EchBytes bytes = s->uses[use].bytes, whole = s->buffers[a].bytes;
-    if (w->b->has[a])
+    if (w->b->has[a] || whole == 0) /* 0: it is not told what that is */
         return scaled(bytes, rows);
     return product || bytes >= whole ? bytes : MIN(scaled(bytes, rows), whole);
 }
@@ -191,7 +210,7 @@ static void put(Writer *w, EchId op, double times)
     const EchSurvey *s = w->b->s;
     const EchOp *was = &s->ops[op];
     EchOp o = ech_edit_op(&w->e, op);
-    double rows = ech_batch_uses(w->b, op) ? times : 1;
+    double rows = w->b->works[op] ? times : 1;
     bool memory = o.kind == ECH_OP_ALLOC || o.kind == ECH_OP_FREE, product = ech_survey_has_products(s, op);
     if (memory) {
         o.target = w->now[o.target];
@@ -269,7 +288,7 @@ static void put_part(Writer *w, EchId i, guint t, uint64_t part)
 {
     const EchSurvey *s = w->b->s;
     const EchOp *o = &s->ops[i];
-    double times = w->options->times / (double)w->options->parts;
+    double times = w->times / (double)w->parts;
     EchId a = o->target;
     bool asks = o->kind == ECH_OP_ALLOC, frees = o->kind == ECH_OP_FREE, own = (asks || frees) && w->of_turn[a] == t + 1;
     if (part > 0 && o->kind == ECH_OP_MARK)
@@ -306,7 +325,7 @@ static void put_turn(Writer *w, guint t, guint *next)
 {
     const Turn *turn = &g_array_index(w->turns, Turn, t);
     guint begin = *next;
-    for (uint64_t part = 0; part < w->options->parts; part++) {
+    for (uint64_t part = 0; part < w->parts; part++) {
         *next = begin;
         for (EchId i = turn->first; i <= turn->last; i++) {
             put_part(w, i, t, part);
@@ -329,7 +348,7 @@ static void write_ops(Writer *w)
             put_turn(w, turn, &next);
             i = g_array_index(w->turns, Turn, turn++).last;
         } else
-            put(w, i, w->options->times);
+            put(w, i, w->times);
     }
 }
 
@@ -340,7 +359,7 @@ static char *why_not(const Writer *w, bool any)
 {
     const EchSurvey *s = w->b->s;
     uint64_t rows = w->b->rows;
-    double now = (double)rows * w->options->times / (double)w->options->parts;
+    double now = (double)rows * w->times / (double)w->parts;
     bool has_views = false, meets = false;
     for (EchId a = 0; a < s->n_buffers; a++)
         has_views |= s->buffers[a].alias_of != ECH_NONE && w->of_turn[ech_survey_root(s, a)] > 0;
@@ -350,10 +369,12 @@ static char *why_not(const Writer *w, bool any)
         return g_strdup("it does not tell what its modules are given; a program of PyTorch's does that is captured by 'echelon capture --pretend'");
     if (ech_trace_has_op(s->t, ECH_OP_LOOP))
         return g_strdup("it has loops, as no program has that runs as it is written");
-    if (w->options->parts > 1 && w->turns->len == 0)
+    if (w->parts > 1 && w->turns->len == 0)
         return g_strdup("it has no backward pass, whose gradients parts would add up");
-    if (w->options->parts > 1 && (has_views || meets))
+    if (w->parts > 1 && (has_views || meets))
         return g_strdup(has_views ? "parts of what a step makes go by other names" : "it meets other ranks, which take their batches as they are");
+    if (w->times == 0)
+        return g_strdup("how many rows its batch has is not known; times=2 makes it twice as large");
     if (rows > 0 && (now < 1 || now != floor(now)))
         return g_strdup_printf("its batch of %" G_GUINT64_FORMAT " would be %g", rows, now);
     return NULL;
@@ -361,18 +382,17 @@ static char *why_not(const Writer *w, bool any)
 
 static void say(const Writer *w, EchDiag *diag)
 {
-    const Options *o = w->options;
-    double rows = (double)w->b->rows * o->times;
+    double rows = (double)w->b->rows * w->times;
     g_autofree char *added = ech_format_bytes(w->added),
-                    *batch = rows > 0 ? g_strdup_printf("%g for %" G_GUINT64_FORMAT, rows, w->b->rows) : g_strdup_printf("%g of what it was", o->times),
-                    *each = rows > 0 ? g_strdup_printf(", %g each", rows / (double)o->parts) : NULL;
-    if (o->times != 1)
+                    *batch = rows > 0 ? g_strdup_printf("%g for %" G_GUINT64_FORMAT, rows, w->b->rows) : g_strdup_printf("%g of what it was", w->times),
+                    *each = rows > 0 ? g_strdup_printf(", %g each", rows / (double)w->parts) : NULL;
+    if (w->times != 1)
         ech_diag_remark(diag, "batch: a batch of %s: %" G_GUINT64_FORMAT " arrays have rows of it", batch, w->n_arrays);
-    if (o->parts > 1)
+    if (w->parts > 1)
         ech_diag_remark(diag,
                         "batch: in %" G_GUINT64_FORMAT
                         " parts%s, one after the other, whose gradients are added up: %s in all; what is a mean over a batch is one over a part",
-                        o->parts, each ? each : "", added);
+                        w->parts, each ? each : "", added);
 }
 
 static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrace *in, EchDiag *diag, GError **error)
@@ -398,7 +418,10 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
         before[a] = ECH_NONE;
     }
     Writer w = {.b = &b,
-                .options = o,
+                .times = o->rows == 0 ? o->times
+                         : b.rows > 0 ? (double)o->rows / (double)b.rows
+                                      : 0,
+                .parts = o->parts,
                 .turns = turns,
                 .last = last,
                 .of_turn = of_turn,
@@ -411,7 +434,7 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
     find_turns(&w);
     find_lives(&w);
     g_autofree char *why = why_not(&w, any);
-    if (why || (o->times == 1 && o->parts == 1)) {
+    if (why || (w.times == 1 && w.parts == 1)) {
         if (why)
             ech_diag_remark(diag, "batch: left the trace as it is: %s", why);
         return ech_trace_ref(in);
@@ -419,9 +442,15 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
     ech_edit_init(&w.e, &s, builder);
     scale_buffers(&w);
     write_ops(&w);
+    if (b.rows > 0)
+        ech_trace_builder_printf_property(builder, ECH_TRACE_BATCH, "%.0f", (double)b.rows * w.times / (double)w.parts);
     EchTrace *out = ech_trace_builder_finish(builder, error);
     if (out)
         say(&w, diag);
+    if (g_getenv("DBG_ECH")) {
+        GError *e = NULL;
+        (void)ech_trace_file_write(out, g_getenv("DBG_ECH"), &e);
+    }
     ech_edit_clear(&w.e);
     return out;
 }

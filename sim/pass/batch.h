@@ -13,6 +13,7 @@ typedef struct {
     uint8_t *part;    /**< Per op: EchPart. */
     bool *has;        /**< Per buffer that is no part of another: it has the rows of a batch. */
     bool *is_weights; /**< Per such buffer: it is a weight, a gradient or an optimizer's, or made of those alone. */
+    bool *works;      /**< Per op: it works on such rows. */
     uint64_t rows;    /**< Of a batch; 0: not told. */
 } EchBatch;
 
@@ -21,7 +22,5 @@ bool ech_batch_init(EchBatch *batch, const EchSurvey *survey);
 void ech_batch_clear(EchBatch *batch);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchBatch, ech_batch_clear)
 
-/** Whether op @op works on rows of a batch. */
-bool ech_batch_uses(const EchBatch *batch, EchId op);
 /** The launch of kernel @op with @times as many rows, as text; NULL: as it was. Owned by the caller. */
 char *ech_batch_launch(const EchBatch *batch, EchId op, double times);

@@ -51,7 +51,7 @@ static void find_weights(EchBatch *b)
         }
     for (EchId a = 0; a < s->n_buffers; a++) {
         EchRole role = (EchRole)s->buffers[a].role;
-        bool kept = s->buffers[a].resident && role != ECH_ROLE_INPUT && trains && is_left[a]; /* buckets of gradients */
+        bool kept = s->buffers[a].resident && s->buffers[a].bytes > 0 && role != ECH_ROLE_INPUT && trains && is_left[a]; /* buckets of gradients */
         b->is_weights[a] = role == ECH_ROLE_PARAMETER || role == ECH_ROLE_GRADIENT || role == ECH_ROLE_OPTIMIZER || (is_read[a] && is_left[a]) || kept;
     }
     for (EchId i = (EchId)s->n; i-- > 0;) { /* what gradients are made of alone */
@@ -74,6 +74,25 @@ static bool is_in_module(const EchSurvey *s, EchId op)
     return strstr(ech_trace_string(s->t, s->ops[op].stack), "nn.Module: ") != NULL;
 }
 
+/* Whether op @i repeats for each row what has none, a mask, say: it writes as many times more, or reads fewer bytes than it has elements, as many times. */
+static bool repeats(const EchBatch *b, EchId i)
+{
+    const EchSurvey *s = b->s;
+    const EchOp *o = &s->ops[i];
+    EchBytes read = 0, written = 0;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        bool weights = b->is_weights[used(s, u)], reads = s->uses[u].access == ECH_READ;
+        if (s->buffers[used(s, u)].bytes > SMALL && (weights || (reads ? read : written) > 0))
+            return false;
+        *(reads ? &read : &written) += s->buffers[used(s, u)].bytes > SMALL ? s->buffers[used(s, u)].bytes : 0;
+    }
+    EchGpuLaunch gpu;
+    bool known = ech_gpu_launch_parse(ech_trace_string(s->t, o->launch), &gpu) && gpu.elements > 0;
+    uint64_t all = b->rows > 1 && read > 0 && read <= UINT64_MAX / b->rows ? read * b->rows : 0; /* for each of its elements, where they are repeated */
+    bool other_type = known && read < gpu.elements && (all == gpu.elements || all == 2 * gpu.elements || all == 4 * gpu.elements || all == 8 * gpu.elements);
+    return all > 0 && written > read && ((all == written && !is_cast(s, i)) || other_type);
+}
+
 /* What op @i makes of what has rows, or of nothing for modules: whether it has any is settled, which then is news. */
 static bool follow(EchBatch *b, EchId i)
 {
@@ -85,6 +104,7 @@ static bool follow(EchBatch *b, EchId i)
         any |= s->uses[u].access == ECH_READ && b->has[used(s, u)];
         reads |= of_device && s->buffers[used(s, u)].bytes > SMALL;
     }
+    any |= repeats(b, i);
     if (!any && (reads || b->part[i] == ECH_PART_BACKWARD || is_in_module(s, i)))
         return false;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
@@ -95,6 +115,27 @@ static bool follow(EchBatch *b, EchId i)
         b->has[used(s, u)] |= has;
     }
     return news;
+}
+
+/* A library's workspace of a convolution, of which no op says that it uses it, has rows where the operator has. */
+static void find_workspaces(EchBatch *b)
+{
+    const EchSurvey *s = b->s;
+    g_autofree bool *is_used = g_new0(bool, s->n_buffers + 1);
+    for (EchId i = 0; i < s->n; i++)
+        for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++)
+            is_used[used(s, u)] = true;
+    g_autoptr(GArray) asked = g_array_new(FALSE, FALSE, sizeof(EchId)); /* unused buffers since the last op that works */
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        if (o->kind == ECH_OP_ALLOC && !is_used[o->target])
+            g_array_append_val(asked, o->target);
+        if (!ech_op_is_work(o))
+            continue;
+        for (guint k = 0; k < asked->len; k++)
+            b->has[g_array_index(asked, EchId, k)] |= b->works[i] && strstr(ech_trace_string(s->t, o->stack), "onvolution") != NULL;
+        g_array_set_size(asked, 0);
+    }
 }
 
 /* What is let go while modules run and was there before: what the step before this made as one that this one makes and leaves. */
@@ -120,6 +161,52 @@ static bool find_left(EchBatch *b)
     return news;
 }
 
+/* Kernels of one operator, one behind the other. */
+typedef struct {
+    EchId stack;
+    EchId first, end; /* ops */
+    bool rows;        /* one of them uses rows */
+} Call;
+
+/* A kernel of which it is not told what it uses (a library's, in its workspace) works on rows where the other kernels of its operator do, but not where what it
+ * moves is as much as weights that those use. */
+static void follow_call(const EchBatch *b, const Call *call)
+{
+    const EchSurvey *s = b->s;
+    for (EchId i = call->first; i < call->end && call->rows; i++) {
+        const EchOp *o = &s->ops[i];
+        EchBytes read = 0;
+        bool told = !ech_op_is_work(o) || o->n_uses == 0, of_weights = false;
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+            told |= s->buffers[used(s, u)].bytes > 0;
+            read = ech_bytes_add(read, s->uses[u].access == ECH_READ ? s->uses[u].bytes : 0);
+        }
+        for (uint32_t u = s->ops[call->first].first_use; !told && u < s->ops[call->end - 1].first_use + s->ops[call->end - 1].n_uses; u++)
+            of_weights |= b->is_weights[used(s, u)] && s->uses[u].bytes == read;
+        b->works[i] |= !told && !of_weights;
+    }
+}
+
+static void find_works(EchBatch *b)
+{
+    const EchSurvey *s = b->s;
+    Call call = {.stack = ECH_NONE};
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        if (!ech_op_is_work(o))
+            continue;
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && b->part[i] != ECH_PART_OPTIMIZER; u++)
+            b->works[i] |= b->has[used(s, u)];
+        if (o->stack != call.stack || o->stack == ECH_NONE) {
+            follow_call(b, &call);
+            call = (Call){o->stack, i, i, false};
+        }
+        call.end = i + 1;
+        call.rows |= b->works[i];
+    }
+    follow_call(b, &call);
+}
+
 bool ech_batch_init(EchBatch *batch, const EchSurvey *survey)
 {
     const EchSurvey *s = survey;
@@ -127,23 +214,29 @@ bool ech_batch_init(EchBatch *batch, const EchSurvey *survey)
     *batch = (EchBatch){.s = s,
                         .part = g_new0(uint8_t, s->n + 1),
                         .has = g_new0(bool, s->n_buffers + 1),
+                        .works = g_new0(bool, s->n + 1),
                         .is_weights = g_new0(bool, s->n_buffers + 1),
                         .rows = rows ? g_ascii_strtoull(rows, NULL, 10) : 0};
     ech_modules_find_parts(s, batch->part);
     find_weights(batch);
-    EchId first = ECH_NONE; /* op of a module: before it a program makes its weights */
-    for (EchId i = 0; i < s->n && first == ECH_NONE; i++)
-        first = is_in_module(s, i) ? i : ECH_NONE;
+    EchId first = 0; /* op of a module: before it a program makes its weights, and what it lets go by then is of those */
+    while (first < s->n && !is_in_module(s, first))
+        first++;
+    for (EchId i = 0; i < first; i++)
+        if (s->ops[i].kind == ECH_OP_FREE && s->buffers[s->ops[i].target].role != ECH_ROLE_INPUT)
+            batch->is_weights[s->ops[i].target] = true;
     for (EchId a = 0; a < s->n_buffers; a++)
         batch->has[a] = s->buffers[a].role == ECH_ROLE_INPUT;
     bool any = false;
-    bool news = first != ECH_NONE;
+    bool news = first < s->n;
     for (unsigned round = 0; news && round < MAX_ROUNDS; round++) { /* what one step leaves the next finds */
         news = false;
         for (EchId i = 0; i < s->n; i++)
             news |= batch->part[i] != ECH_PART_OPTIMIZER && follow(batch, i);
         news |= find_left(batch);
     }
+    find_works(batch);
+    find_workspaces(batch);
     for (EchId a = 0; a < s->n_buffers; a++)
         any |= batch->has[a];
     return any;
@@ -153,16 +246,8 @@ void ech_batch_clear(EchBatch *batch)
 {
     g_clear_pointer(&batch->part, g_free);
     g_clear_pointer(&batch->has, g_free);
+    g_clear_pointer(&batch->works, g_free);
     g_clear_pointer(&batch->is_weights, g_free);
-}
-
-bool ech_batch_uses(const EchBatch *batch, EchId op)
-{
-    const EchOp *o = &batch->s->ops[op];
-    bool any = false;
-    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && !any && batch->part[op] != ECH_PART_OPTIMIZER; u++)
-        any = batch->has[used(batch->s, u)];
-    return any;
 }
 
 /* ---- launches ---- */
@@ -172,8 +257,8 @@ static uint64_t scaled(uint64_t value, double times)
     return value == 0 ? 0 : MAX((uint64_t)((double)value * times + 0.5), 1);
 }
 
-/* Which of a product's sizes its rows are: the batch of products where all of it has rows; what is summed over where the result has none; else the one that the
- * weights have not. */
+/* Which of a product's sizes its rows are: what is summed over where the result has none; the batch of products where all of it has rows; else the one that the
+ * weights have not, of convolutions that of pixels. */
 static uint64_t *rows_of_product(const EchBatch *b, EchId op, EchGpuLaunch *gpu, bool result)
 {
     const EchSurvey *s = b->s;
@@ -182,6 +267,8 @@ static uint64_t *rows_of_product(const EchBatch *b, EchId op, EchGpuLaunch *gpu,
     bool is_left = false, is_right = false, weights = false; /* which operand is weights */
     if (!result)
         return &gpu->k;
+    if (strstr(ech_trace_string(s->t, o->name), "convolution") != NULL)
+        return &gpu->m;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
         if (s->uses[u].access != ECH_READ || b->has[used(s, u)])
             continue;
@@ -219,15 +306,12 @@ static uint32_t *rows_of_grid(const EchBatch *b, EchGpuLaunch *gpu)
 }
 
 /* Whether a norm's kernel has a block for each channel, and its columns are what the batch has of each: its weights are as many as its blocks. */
-static bool is_by_channels(const EchBatch *b, EchId op, const EchGpuLaunch *gpu)
+static bool is_by_channels(const EchBatch *b, EchId op, const EchGpuName *name, const EchGpuLaunch *gpu)
 {
     const EchSurvey *s = b->s;
     const EchOp *o = &s->ops[op];
-    EchGpuName name;
     EchBytes weights = 0;
-    ech_gpu_name(ech_trace_string(s->t, o->name), &name);
-    ech_gpu_launch_says(gpu, &name);
-    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && name.kind == ECH_GPU_NORM; u++)
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && name->kind == ECH_GPU_NORM; u++)
         if (b->is_weights[used(s, u)])
             weights = MAX(weights, s->buffers[used(s, u)].bytes);
     return weights > 0 && gpu->columns * 4 != weights && gpu->columns * 2 != weights && (gpu->grid[0] * 4ul == weights || gpu->grid[0] * 2ul == weights);
@@ -241,18 +325,21 @@ char *ech_batch_launch(const EchBatch *batch, EchId op, double times)
     const EchSurvey *s = batch->s;
     const EchOp *o = &s->ops[op];
     EchGpuLaunch gpu;
+    EchGpuName name;
+    if (o->kind != ECH_OP_KERNEL || o->launch == ECH_NONE || !ech_gpu_launch_parse(ech_trace_string(s->t, o->launch), &gpu))
+        return NULL;
+    ech_gpu_name(ech_trace_string(s->t, o->name), &name);
+    ech_gpu_launch_says(&gpu, &name);
     EchBytes largest = 0;
-    bool result = false; /* the largest has rows */
+    bool result = false; /* the largest has rows; of which it is not told what it is: any but gradients of filters */
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
         if (s->uses[u].access != ECH_WRITE || s->uses[u].bytes < largest)
             continue;
         largest = s->uses[u].bytes;
-        result = batch->has[used(s, u)];
+        result = batch->has[used(s, u)] || (s->buffers[used(s, u)].bytes == 0 && !name.filters);
     }
-    if (o->kind != ECH_OP_KERNEL || o->launch == ECH_NONE || !ech_gpu_launch_parse(ech_trace_string(s->t, o->launch), &gpu))
-        return NULL;
     uint64_t threads = ech_gpu_blocks(&gpu) * ech_gpu_threads(&gpu);
-    bool by_channels = is_by_channels(batch, op, &gpu);
+    bool by_channels = is_by_channels(batch, op, &name, &gpu);
     if (result && !by_channels && (threads == 0 || gpu.elements < LOOPS * threads)) {
         uint32_t *rows = rows_of_grid(batch, &gpu);
         *rows = (uint32_t)MIN(scaled(*rows, times), UINT32_MAX);
