@@ -4,6 +4,7 @@
 
 #include "models/kernel/gpu.h"
 #include "sim/pass/pass.h"
+#include "sim/trace/step.h"
 #include "sim/trace/file.h"
 
 #include <math.h>
@@ -42,6 +43,10 @@ typedef struct {
     GArray *last;      /* Behind: gradients, by the last op of their turn that uses them. */
     uint32_t *of_turn; /* Per buffer: 1 + the turn in which it is asked for; 0: none. */
     bool *stays;       /* Per buffer: it outlives that turn. */
+    bool *is_kept;     /* Per buffer: backward passes of other turns write it, too: a bucket. */
+    bool *syncs;       /* Per op: it sums gradients up over devices, or brings them to where that is done; of the last part alone (no_sync()). */
+    EchId *waits;      /* Per buffer: of a gradient that goes when such an op has brought it to what an optimizer reads, that op; else ECH_NONE. */
+    bool *is_held;     /* Per buffer: a gradient of a turn, brought by such an op to where an optimizer reads it, and let go. */
     EchId *left;       /* Per op: of a FREE in a turn of what was there before, what the turn leaves in its place; else ECH_NONE. */
     bool *is_replaced; /* Per buffer: it takes the place of such. */
     double *share;     /* Per buffer: bytes for each that there was. */
@@ -70,6 +75,18 @@ static bool is_of_step(const EchBatch *b, EchId op, const bool *goes)
     return is;
 }
 
+/* The last op behind @last that lets go, before anything else works, or an optimizer's step begins. */
+static EchId let_go_behind(const EchSurvey *s, EchId last)
+{
+    EchId end = last;
+    for (EchId i = last + 1; i < s->n && !ech_op_is_work(&s->ops[i]) && s->ops[i].kind != ECH_OP_ALLOC; i++) {
+        if (s->ops[i].kind == ECH_OP_MARK && ech_mark_is_optimizer(ech_trace_string(s->t, s->ops[i].name)))
+            break;
+        end = s->ops[i].kind == ECH_OP_FREE ? i : end;
+    }
+    return end;
+}
+
 /* From the first op on rows behind an optimizer's, or of all, to the last of the backward pass before the next one, and what is let go there. */
 static void find_turns(Writer *w)
 {
@@ -83,8 +100,7 @@ static void find_turns(Writer *w)
     for (EchId i = 0; i <= s->n; i++) {
         bool over = i == s->n || b->part[i] == ECH_PART_OPTIMIZER;
         if (over && turn.first != ECH_NONE && turn.last != ECH_NONE) {
-            while (turn.last + 1 < s->n && s->ops[turn.last + 1].kind == ECH_OP_FREE)
-                turn.last++;
+            turn.last = let_go_behind(s, turn.last);
             while (turn.first > 0 && (s->ops[turn.first - 1].kind == ECH_OP_MARK || s->ops[turn.first - 1].kind == ECH_OP_ALLOC))
                 turn.first--;
             g_array_append_val(w->turns, turn);
@@ -104,10 +120,10 @@ static gint compare_behind(gconstpointer x, gconstpointer y)
     return a->op != b->op ? (a->op < b->op ? -1 : 1) : (a->buffer > b->buffer) - (a->buffer < b->buffer);
 }
 
-/* Whether an optimizer, or the next step, finds in @buffer a gradient that a turn makes. */
+/* Whether an optimizer finds in @buffer a gradient that a turn makes. */
 static bool is_gradient(const Writer *w, EchId buffer)
 {
-    return w->stays[buffer] && w->b->is_weights[buffer];
+    return w->stays[buffer] && !w->is_kept[buffer] && w->b->is_weights[buffer];
 }
 
 /* What turn @t makes that outlives it, and of that gradients by the last op of the turn that uses them. @used: per buffer. */
@@ -135,6 +151,23 @@ static void find_stays(Writer *w, guint t, EchId *used)
     }
 }
 
+/* What is made in one turn and written in others is no gradient of that turn. */
+static void find_kept(Writer *w)
+{
+    const EchSurvey *s = w->b->s;
+    for (guint t = 0; t < w->turns->len; t++)
+        for (EchId i = g_array_index(w->turns, Turn, t).first; i <= g_array_index(w->turns, Turn, t).last; i++)
+            for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++) {
+                EchId a = ech_survey_root(s, s->uses[u].buffer);
+                w->is_kept[a] |= s->uses[u].access == ECH_WRITE && w->b->part[i] == ECH_PART_BACKWARD && w->of_turn[a] > 0 && w->of_turn[a] != t + 1;
+            }
+    guint n = 0;
+    for (guint k = 0; k < w->last->len; k++)
+        if (is_gradient(w, g_array_index(w->last, Behind, k).buffer))
+            g_array_index(w->last, Behind, n++) = g_array_index(w->last, Behind, k);
+    g_array_set_size(w->last, n);
+}
+
 /* Of what was there before turn @t and goes in it, what of its own takes the place: the next of as many bytes. */
 static void find_places(Writer *w, guint t)
 {
@@ -143,7 +176,7 @@ static void find_places(Writer *w, guint t)
     g_autoptr(GHashTable) left = g_hash_table_new(NULL, NULL); /* bytes -> 1 + buffer */
     for (EchId i = turn->last + 1; i-- > turn->first;) {
         EchId a = s->ops[i].target;
-        if (s->ops[i].kind == ECH_OP_ALLOC && w->stays[a] && !is_gradient(w, a))
+        if (s->ops[i].kind == ECH_OP_ALLOC && w->stays[a] && w->b->has[a] && !is_gradient(w, a))
             g_hash_table_insert(left, GSIZE_TO_POINTER(s->buffers[a].bytes), GUINT_TO_POINTER(a + 1));
     }
     for (EchId i = turn->first; i <= turn->last; i++) {
@@ -166,11 +199,45 @@ static void find_lives(Writer *w)
     g_autofree EchId *used = g_new0(EchId, s->n_buffers + 1);
     for (guint t = 0; t < w->turns->len; t++)
         find_stays(w, t, used);
+    find_kept(w);
     for (EchId a = 0; a < s->n_buffers; a++)
         w->share[a] = !w->b->has[a] ? 1 : w->of_turn[a] > 0 ? of_part : of_all;
     for (guint t = 0; t < w->turns->len; t++)
         find_places(w, t);
     g_array_sort(w->last, compare_behind);
+}
+
+/* DistributedDataParallel's sums, its copies into buckets and back, and, where optimizers read buckets themselves, what is copied into those: without sums
+ * (no_sync()) gradients stay where they are. */
+static void find_syncs(Writer *w)
+{
+    const EchBatch *b = w->b;
+    const EchSurvey *s = b->s;
+    g_autofree bool *is_bucket = g_new0(bool, s->n_buffers + 1), *is_read = g_new0(bool, s->n_buffers + 1);
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+            EchId a = ech_survey_root(s, s->uses[u].buffer);
+            bool sums = o->kind == ECH_OP_COLLECTIVE && o->collective == ECH_COLLECTIVE_ALL_REDUCE && b->is_weights[a];
+            w->syncs[i] |= sums;
+            is_bucket[a] |= sums && (s->buffers[a].resident || !is_gradient(w, a));
+            is_read[a] |= b->part[i] == ECH_PART_OPTIMIZER;
+        }
+    }
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        bool fills = false, brings = false;
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+            EchId a = ech_survey_root(s, s->uses[u].buffer);
+            brings |= is_bucket[a] && !is_read[a];
+            fills |= is_bucket[a] && is_read[a] && b->part[i] == ECH_PART_BACKWARD && s->uses[u].access == ECH_WRITE && o->kind == ECH_OP_KERNEL;
+        }
+        w->syncs[i] |= (brings || fills) && ech_op_is_work(o);
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && fills; u++) {
+            EchId a = ech_survey_root(s, s->uses[u].buffer);
+            w->is_held[a] |= s->uses[u].access == ECH_READ && !is_bucket[a] && w->of_turn[a] > 0 && !w->stays[a] && b->is_weights[a];
+        }
+    }
 }
 
 /* ---- writing ---- */
@@ -204,6 +271,17 @@ static EchBytes moved(const Writer *w, uint32_t use, bool product, double rows)
     return product || bytes >= whole ? bytes : MIN(scaled(bytes, rows), whole);
 }
 
+/* @launch without whom it meets in traces of other ranks, which would meet it once. */
+static EchId alone(Writer *w, EchId launch)
+{
+    const char *text = ech_trace_builder_peek_string(w->e.builder, launch), *meets = strstr(text, "meets=");
+    if (!meets)
+        return launch;
+    g_autofree char *rest = g_strndup(text, (size_t)(meets - text));
+    g_strchomp(rest);
+    return *rest ? ech_trace_builder_string(w->e.builder, rest, -1) : ECH_NONE;
+}
+
 /* Op @op as it is, on what stands for its arrays, with @times as many rows. */
 static void put(Writer *w, EchId op, double times)
 {
@@ -223,6 +301,8 @@ static void put(Writer *w, EchId op, double times)
         o.estimate = o.estimate == ECH_TIME_NONE ? ECH_TIME_NONE : (EchTime)((double)o.estimate * rows);
         o.bytes = o.kind == ECH_OP_COPY || o.kind == ECH_OP_COLLECTIVE ? scaled(o.bytes, rows) : o.bytes;
     }
+    if (w->parts > 1)
+        o.launch = alone(w, o.launch);
     w->e.map[op] = ech_trace_builder_op(w->e.builder, o);
     for (uint32_t u = was->first_use; u < was->first_use + was->n_uses; u++)
         ech_trace_builder_use(w->e.builder, w->now[s->uses[u].buffer], (EchAccess)s->uses[u].access, rows == 1 ? s->uses[u].bytes : moved(w, u, product, rows),
@@ -291,6 +371,18 @@ static void put_part(Writer *w, EchId i, guint t, uint64_t part)
     double times = w->times / (double)w->parts;
     EchId a = o->target;
     bool asks = o->kind == ECH_OP_ALLOC, frees = o->kind == ECH_OP_FREE, own = (asks || frees) && w->of_turn[a] == t + 1;
+    bool is_last = part + 1 == w->parts;
+    for (uint32_t u = o->first_use; part > 0 && w->syncs[i] && u < o->first_use + o->n_uses; u++) {
+        EchId b = ech_survey_root(s, s->uses[u].buffer);
+        if (!w->is_held[b] || w->now[b] == b)
+            continue;
+        add_up(w, i, b);
+        w->now[b] = b;
+    }
+    if (!is_last && (w->syncs[i] || (frees && w->is_held[a]))) {
+        w->e.map[i] = w->e.last_core;
+        return;
+    }
     if (part > 0 && o->kind == ECH_OP_MARK)
         return;
     if (part > 0 && asks) {
@@ -360,19 +452,17 @@ static char *why_not(const Writer *w, bool any)
     const EchSurvey *s = w->b->s;
     uint64_t rows = w->b->rows;
     double now = (double)rows * w->times / (double)w->parts;
-    bool has_views = false, meets = false;
+    bool has_views = false;
     for (EchId a = 0; a < s->n_buffers; a++)
         has_views |= s->buffers[a].alias_of != ECH_NONE && w->of_turn[ech_survey_root(s, a)] > 0;
-    for (EchId i = 0; i < s->n; i++)
-        meets |= s->ops[i].kind == ECH_OP_COLLECTIVE && strstr(ech_trace_string(s->t, s->ops[i].launch), "meets=") != NULL;
     if (!any)
         return g_strdup("it does not tell what its modules are given; a program of PyTorch's does that is captured by 'echelon capture --pretend'");
     if (ech_trace_has_op(s->t, ECH_OP_LOOP))
         return g_strdup("it has loops, as no program has that runs as it is written");
     if (w->parts > 1 && w->turns->len == 0)
         return g_strdup("it has no backward pass, whose gradients parts would add up");
-    if (w->parts > 1 && (has_views || meets))
-        return g_strdup(has_views ? "parts of what a step makes go by other names" : "it meets other ranks, which take their batches as they are");
+    if (w->parts > 1 && has_views)
+        return g_strdup("parts of what a step makes go by other names");
     if (w->times == 0)
         return g_strdup("how many rows its batch has is not known; times=2 makes it twice as large");
     if (rows > 0 && (now < 1 || now != floor(now)))
@@ -408,7 +498,8 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s.t));
     g_autoptr(GArray) turns = g_array_new(FALSE, FALSE, sizeof(Turn)), last = g_array_new(FALSE, FALSE, sizeof(Behind));
     g_autofree uint32_t *of_turn = g_new0(uint32_t, s.n_buffers + 1);
-    g_autofree bool *stays = g_new0(bool, s.n_buffers + 1), *is_replaced = g_new0(bool, s.n_buffers + 1);
+    g_autofree bool *stays = g_new0(bool, s.n_buffers + 1), *is_replaced = g_new0(bool, s.n_buffers + 1), *is_held = g_new0(bool, s.n_buffers + 1),
+                    *is_kept = g_new0(bool, s.n_buffers + 1), *syncs = g_new0(bool, s.n + 1);
     g_autofree double *share = g_new0(double, s.n_buffers + 1);
     g_autofree EchId *left = g_new(EchId, s.n + 1), *now = g_new(EchId, s.n_buffers + 1), *before = g_new(EchId, s.n_buffers + 1);
     for (size_t i = 0; i <= s.n; i++)
@@ -426,6 +517,9 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
                 .last = last,
                 .of_turn = of_turn,
                 .stays = stays,
+                .syncs = syncs,
+                .is_held = is_held,
+                .is_kept = is_kept,
                 .left = left,
                 .is_replaced = is_replaced,
                 .share = share,
@@ -433,6 +527,7 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
                 .before = before};
     find_turns(&w);
     find_lives(&w);
+    find_syncs(&w);
     g_autofree char *why = why_not(&w, any);
     if (why || (w.times == 1 && w.parts == 1)) {
         if (why)

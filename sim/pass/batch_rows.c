@@ -74,6 +74,25 @@ static bool is_in_module(const EchSurvey *s, EchId op)
     return strstr(ech_trace_string(s->t, s->ops[op].stack), "nn.Module: ") != NULL;
 }
 
+/* Whether op @i of a backward pass leaves a gradient of weights, by how it is computed where nothing says who reads it: a product of what has rows on both
+ * sides sums over them, and a table's gradient is cleared before rows are added to it. */
+static bool leaves_gradient(const EchBatch *b, EchId i)
+{
+    const EchSurvey *s = b->s;
+    const EchOp *o = &s->ops[i];
+    EchGpuLaunch gpu;
+    unsigned rows = 0, others = 0, parts = 0;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        bool reads = s->uses[u].access == ECH_READ && s->buffers[used(s, u)].bytes > SMALL;
+        rows += reads && b->has[used(s, u)];
+        others += reads && !b->has[used(s, u)];
+        parts += s->uses[u].access == ECH_WRITE && s->uses[u].bytes < s->buffers[used(s, u)].bytes;
+    }
+    bool product = ech_survey_has_products(s, i) && ech_gpu_launch_parse(ech_trace_string(s->t, o->launch), &gpu) && gpu.m > 0 && gpu.batch == 1;
+    bool clears = rows + others + parts == 0 && strstr(ech_trace_string(s->t, o->stack), "embedding_dense_backward") != NULL;
+    return b->part[i] == ECH_PART_BACKWARD && ((product && rows >= 2 && others == 0) || clears);
+}
+
 /* Whether op @i repeats for each row what has none, a mask, say: it writes as many times more, or reads fewer bytes than it has elements, as many times. */
 static bool repeats(const EchBatch *b, EchId i)
 {
@@ -105,6 +124,9 @@ static bool follow(EchBatch *b, EchId i)
         reads |= of_device && s->buffers[used(s, u)].bytes > SMALL;
     }
     any |= repeats(b, i);
+    bool gradient = leaves_gradient(b, i);
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && gradient; u++)
+        b->is_weights[used(s, u)] |= s->uses[u].access == ECH_WRITE && !b->has[used(s, u)] && s->buffers[used(s, u)].bytes > 0;
     if (!any && (reads || b->part[i] == ECH_PART_BACKWARD || is_in_module(s, i)))
         return false;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {

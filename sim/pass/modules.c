@@ -14,10 +14,10 @@ bool ech_modules_is_backward(const EchSurvey *survey, EchId op)
 static EchPart part_of(const EchSurvey *s, EchId op)
 {
     const char *stack = ech_trace_string(s->t, s->ops[op].stack);
-    return ech_modules_is_backward(s, op)             ? ECH_PART_BACKWARD
-           : strstr(stack, before) != NULL            ? ECH_PART_FORWARD
-           : strstr(stack, "Optimizer.step#") != NULL ? ECH_PART_OPTIMIZER
-                                                      : ECH_PART_ELSE;
+    return ech_modules_is_backward(s, op) || strstr(stack, "::root_post_backward") != NULL ? ECH_PART_BACKWARD /* FSDP's sums of what is in no module */
+           : strstr(stack, before) != NULL                                                 ? ECH_PART_FORWARD
+           : strstr(stack, "Optimizer.step#") != NULL                                      ? ECH_PART_OPTIMIZER
+                                                                                           : ECH_PART_ELSE;
 }
 
 void ech_modules_find_parts(const EchSurvey *survey, uint8_t *part)
