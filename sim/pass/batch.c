@@ -63,16 +63,35 @@ static EchBytes scaled(EchBytes bytes, double times)
 
 /* ---- turns ---- */
 
-/* Whether op @op works on rows that a step has of its own: what it writes of them is let go at some time. @goes: per buffer. */
-static bool is_of_step(const EchBatch *b, EchId op, const bool *goes)
+/* Whether op @op works on rows that a step has of its own: what it writes of them is let go at some time. @goes_at: per buffer, or
+ * ECH_NONE. */
+static bool is_of_step(const EchBatch *b, EchId op, const EchId *goes_at)
 {
     const EchOp *o = &b->s->ops[op];
     bool is = false;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
         EchId a = ech_survey_root(b->s, b->s->uses[u].buffer);
-        is |= b->s->uses[u].access == ECH_WRITE && b->has[a] && goes[a];
+        is |= b->s->uses[u].access == ECH_WRITE && b->has[a] && goes_at[a] != ECH_NONE;
     }
     return is;
+}
+
+/* The first op before @turn that asks for what goes in it, as far back as nothing is done to weights. */
+static EchId asked_for_before(const EchBatch *b, const Turn *turn, const EchId *goes_at)
+{
+    const EchSurvey *s = b->s;
+    EchId first = turn->first;
+    for (EchId i = turn->first; i-- > 0;) {
+        const EchOp *o = &s->ops[i];
+        bool changes = b->part[i] != ECH_PART_ELSE;
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
+            changes |= s->uses[u].access == ECH_WRITE && s->buffers[ech_survey_root(s, s->uses[u].buffer)].role == ECH_ROLE_PARAMETER;
+        if (changes)
+            break;
+        if (o->kind == ECH_OP_ALLOC && goes_at[o->target] >= turn->first && goes_at[o->target] <= turn->last)
+            first = i;
+    }
+    return first;
 }
 
 /* The last op behind @last that lets go, before anything else works, or an optimizer's step begins. */
@@ -92,22 +111,23 @@ static void find_turns(Writer *w)
 {
     const EchBatch *b = w->b;
     const EchSurvey *s = b->s;
-    g_autofree bool *goes = g_new0(bool, s->n_buffers + 1);
+    g_autofree EchId *goes_at = g_new(EchId, s->n_buffers + 1);
+    for (EchId a = 0; a < s->n_buffers; a++)
+        goes_at[a] = ECH_NONE;
     for (EchId i = 0; i < s->n; i++)
         if (s->ops[i].kind == ECH_OP_FREE)
-            goes[s->ops[i].target] = true;
+            goes_at[s->ops[i].target] = i;
     Turn turn = {ECH_NONE, ECH_NONE};
     for (EchId i = 0; i <= s->n; i++) {
         bool over = i == s->n || b->part[i] == ECH_PART_OPTIMIZER;
         if (over && turn.first != ECH_NONE && turn.last != ECH_NONE) {
             turn.last = let_go_behind(s, turn.last);
-            while (turn.first > 0 && (s->ops[turn.first - 1].kind == ECH_OP_MARK || s->ops[turn.first - 1].kind == ECH_OP_ALLOC))
-                turn.first--;
+            turn.first = asked_for_before(b, &turn, goes_at);
             g_array_append_val(w->turns, turn);
         }
         if (over)
             turn = (Turn){ECH_NONE, ECH_NONE};
-        else if (turn.first == ECH_NONE && (b->part[i] == ECH_PART_FORWARD || (b->works[i] && is_of_step(b, i, goes))))
+        else if (turn.first == ECH_NONE && (b->part[i] == ECH_PART_FORWARD || (b->works[i] && is_of_step(b, i, goes_at))))
             turn.first = i;
         if (i < s->n && b->part[i] == ECH_PART_BACKWARD)
             turn.last = i;
