@@ -112,8 +112,20 @@ static bool repeats(const EchBatch *b, EchId i)
     return all > 0 && written > read && ((all == written && !is_cast(s, i)) || other_type);
 }
 
-/* What op @i makes of what has rows, or of nothing for modules: whether it has any is settled, which then is news. */
-static bool follow(EchBatch *b, EchId i)
+/* Whether what use @use of op @i reads has rows beside what the op reads of them: labels outside of modules, and what was made of nothing as large. */
+static bool goes_along(const EchBatch *b, EchId i, uint32_t use, const bool *is_made)
+{
+    const EchSurvey *s = b->s;
+    const EchOp *o = &s->ops[i];
+    const EchBuffer *buffer = &s->buffers[used(s, use)];
+    bool alike = false;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && !is_made[used(s, use)] && !ech_survey_has_products(s, i); u++)
+        alike |= b->has[used(s, u)] && s->buffers[used(s, u)].bytes == buffer->bytes;
+    return s->uses[use].access == ECH_READ && (alike || (buffer->resident && buffer->role == ECH_ROLE_UNKNOWN && !is_in_module(s, i)));
+}
+
+/* What op @i makes of what has rows, or of nothing for modules: whether it has any is settled, which then is news. @is_made: per buffer, of what there was. */
+static bool follow(EchBatch *b, EchId i, bool *is_made)
 {
     const EchSurvey *s = b->s;
     const EchOp *o = &s->ops[i];
@@ -123,6 +135,8 @@ static bool follow(EchBatch *b, EchId i)
         any |= s->uses[u].access == ECH_READ && b->has[used(s, u)];
         reads |= of_device && s->buffers[used(s, u)].bytes > SMALL;
     }
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
+        is_made[used(s, u)] |= reads && s->uses[u].access == ECH_WRITE;
     any |= repeats(b, i);
     bool gradient = leaves_gradient(b, i);
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && gradient; u++)
@@ -131,8 +145,8 @@ static bool follow(EchBatch *b, EchId i)
         return false;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
         const EchBuffer *buffer = &s->buffers[used(s, u)];
-        bool beside = any && s->uses[u].access == ECH_READ && buffer->resident && buffer->role == ECH_ROLE_UNKNOWN && !is_in_module(s, i); /* labels */
-        bool has = (s->uses[u].access == ECH_WRITE || beside) && !b->is_weights[used(s, u)] && buffer->bytes > SMALL && !buffer->direct;
+        bool may = !b->is_weights[used(s, u)] && buffer->bytes > SMALL && !buffer->direct;
+        bool has = may && (s->uses[u].access == ECH_WRITE || (any && goes_along(b, i, u, is_made)));
         news |= has && !b->has[used(s, u)];
         b->has[used(s, u)] |= has;
     }
@@ -250,11 +264,12 @@ bool ech_batch_init(EchBatch *batch, const EchSurvey *survey)
     for (EchId a = 0; a < s->n_buffers; a++)
         batch->has[a] = s->buffers[a].role == ECH_ROLE_INPUT;
     bool any = false;
+    g_autofree bool *is_made = g_new0(bool, s->n_buffers + 1);
     bool news = first < s->n;
     for (unsigned round = 0; news && round < MAX_ROUNDS; round++) { /* what one step leaves the next finds */
         news = false;
         for (EchId i = 0; i < s->n; i++)
-            news |= batch->part[i] != ECH_PART_OPTIMIZER && follow(batch, i);
+            news |= batch->part[i] != ECH_PART_OPTIMIZER && follow(batch, i, is_made);
         news |= find_left(batch);
     }
     find_works(batch);
