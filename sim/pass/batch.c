@@ -5,7 +5,6 @@
 #include "models/kernel/gpu.h"
 #include "sim/pass/pass.h"
 #include "sim/trace/step.h"
-#include "sim/trace/file.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -23,6 +22,9 @@ static const EchParam params[] = {
      "parts that a step takes its batch in, one after the other, adding their gradients up (gradient accumulation)"},
     {0},
 };
+
+/* Operations that a trace may come to have. */
+#define MOST_OPS 8000000u
 
 /* The forward and backward passes of a step: ops [first, last]. */
 typedef struct {
@@ -48,6 +50,7 @@ typedef struct {
     EchId *waits;      /* Per buffer: of a gradient that goes when such an op has brought it to what an optimizer reads, that op; else ECH_NONE. */
     bool *is_held;     /* Per buffer: a gradient of a turn, brought by such an op to where an optimizer reads it, and let go. */
     EchId *left;       /* Per op: of a FREE in a turn of what was there before, what the turn leaves in its place; else ECH_NONE. */
+    bool *is_late;     /* Per op: of any other such FREE, the turn uses before that what goes: all parts do. */
     bool *is_replaced; /* Per buffer: it takes the place of such. */
     double *share;     /* Per buffer: bytes for each that there was. */
     EchId *now;        /* Per buffer: what stands for it in the part that is written. */
@@ -56,9 +59,9 @@ typedef struct {
     EchBytes added;    /* Gradients that are added to others, of a part. */
 } Writer;
 
-static EchBytes scaled(EchBytes bytes, double times)
+static uint64_t scaled(uint64_t count, double times)
 {
-    return bytes == 0 || times == 1 ? bytes : MAX((EchBytes)((double)bytes * times + 0.5), 1);
+    return count == 0 || times == 1 ? count : MAX((uint64_t)MIN((double)count * times + 0.5, 0x1p62), 1);
 }
 
 /* ---- turns ---- */
@@ -171,6 +174,20 @@ static void find_stays(Writer *w, guint t, EchId *used)
     }
 }
 
+/* Of FREEs in turn @t which come behind a use in it. */
+static void find_late(Writer *w, guint t)
+{
+    const EchSurvey *s = w->b->s;
+    const Turn *turn = &g_array_index(w->turns, Turn, t);
+    g_autoptr(GHashTable) used = g_hash_table_new(NULL, NULL);
+    for (EchId i = turn->first; i <= turn->last; i++) {
+        const EchOp *o = &s->ops[i];
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
+            g_hash_table_add(used, GUINT_TO_POINTER(ech_survey_root(s, s->uses[u].buffer)));
+        w->is_late[i] = o->kind == ECH_OP_FREE && g_hash_table_contains(used, GUINT_TO_POINTER(o->target));
+    }
+}
+
 /* What is made in one turn and written in others is no gradient of that turn. */
 static void find_kept(Writer *w)
 {
@@ -217,8 +234,10 @@ static void find_lives(Writer *w)
     const EchSurvey *s = w->b->s;
     double of_all = w->times, of_part = of_all / (double)w->parts;
     g_autofree EchId *used = g_new0(EchId, s->n_buffers + 1);
-    for (guint t = 0; t < w->turns->len; t++)
+    for (guint t = 0; t < w->turns->len; t++) {
         find_stays(w, t, used);
+        find_late(w, t);
+    }
     find_kept(w);
     for (EchId a = 0; a < s->n_buffers; a++)
         w->share[a] = !w->b->has[a] ? 1 : w->of_turn[a] > 0 ? of_part : of_all;
@@ -273,7 +292,12 @@ static void scale_buffers(Writer *w)
         w->n_arrays += buffer->bytes > 0;
         buffer->bytes = scaled(buffer->bytes, share);
         buffer->dense = scaled(buffer->dense, share);
-        buffer->alias_offset = buffer->alias_of != ECH_NONE ? (uint64_t)((double)buffer->alias_offset * share) : 0;
+        if (buffer->alias_of != ECH_NONE) { /* which comes first */
+            EchBytes whole = ech_trace_builder_peek_buffer(w->e.builder, buffer->alias_of)->bytes;
+            buffer->alias_offset = MIN((uint64_t)((double)buffer->alias_offset * share), whole);
+            buffer->bytes = MIN(buffer->bytes, whole - buffer->alias_offset);
+        }
+        buffer->offset = ECH_OFFSET_NONE;
         buffer->rounded = 0;
         buffer->shape = buffer->segment = ECH_NONE;
         buffer->address = ECH_OFFSET_NONE;
@@ -318,7 +342,7 @@ static void put(Writer *w, EchId op, double times)
         g_autofree char *launch = ech_batch_launch(w->b, op, rows);
         o.launch = launch ? ech_trace_builder_string(w->e.builder, launch, -1) : o.launch;
         o.recorded = (EchRecorded){ECH_TIME_NONE, ECH_TIME_NONE};
-        o.estimate = o.estimate == ECH_TIME_NONE ? ECH_TIME_NONE : (EchTime)((double)o.estimate * rows);
+        o.estimate = o.estimate == ECH_TIME_NONE ? ECH_TIME_NONE : (EchTime)scaled((uint64_t)o.estimate, rows);
         o.bytes = o.kind == ECH_OP_COPY || o.kind == ECH_OP_COLLECTIVE ? scaled(o.bytes, rows) : o.bytes;
     }
     if (w->parts > 1)
@@ -411,22 +435,17 @@ static void put_part(Writer *w, EchId i, guint t, uint64_t part)
         EchBuffer again = *ech_trace_builder_peek_buffer(w->e.builder, a);
         again.address = ECH_OFFSET_NONE;
         again.segment = ECH_NONE;
-        w->before[a] = w->stays[a] && !is_gradient(w, a) ? w->now[a] : ECH_NONE;
+        w->before[a] = w->stays[a] && !is_gradient(w, a) && !w->is_replaced[a] ? w->now[a] : ECH_NONE;
         w->now[a] = ech_trace_builder_buffer(w->e.builder, again);
     }
-    if (part > 0 && frees && !own) {
-        EchId left = w->left[i];
-        if (left != ECH_NONE) {
-            w->e.map[i] = w->e.last_core;
-            let_go(w, i, w->before[left] != ECH_NONE ? w->before[left] : w->now[left]);
-            w->before[left] = ECH_NONE;
-        }
+    if (frees && !own && w->left[i] == ECH_NONE && !(w->is_late[i] ? is_last : part == 0)) { /* what was there before goes once */
+        w->e.map[i] = w->e.last_core;
         return;
     }
     put(w, i, times);
     for (uint32_t u = o->first_use; part > 0 && u < o->first_use + o->n_uses; u++) {
         EchId b = ech_survey_root(s, s->uses[u].buffer);
-        if (w->before[b] == ECH_NONE || w->is_replaced[b])
+        if (w->before[b] == ECH_NONE)
             continue;
         let_go(w, i, w->before[b]);
         w->before[b] = ECH_NONE;
@@ -439,6 +458,9 @@ static void put_turn(Writer *w, guint t, guint *next)
     guint begin = *next;
     for (uint64_t part = 0; part < w->parts; part++) {
         *next = begin;
+        for (EchId i = turn->first; i <= turn->last && part > 0; i++) /* what the part before left stands for what was there before it */
+            if (w->left[i] != ECH_NONE)
+                w->now[w->b->s->ops[i].target] = w->now[w->left[i]];
         for (EchId i = turn->first; i <= turn->last; i++) {
             put_part(w, i, t, part);
             for (; *next < w->last->len && g_array_index(w->last, Behind, *next).op == i; (*next)++)
@@ -473,16 +495,26 @@ static char *why_not(const Writer *w, bool any)
     uint64_t rows = w->b->rows;
     double now = (double)rows * w->times / (double)w->parts;
     bool has_views = false;
+    g_autofree bool *is_asked_for = g_new0(bool, s->n_buffers + 1);
+    bool twice = false;
     for (EchId a = 0; a < s->n_buffers; a++)
         has_views |= s->buffers[a].alias_of != ECH_NONE && w->of_turn[ech_survey_root(s, a)] > 0;
+    for (EchId i = 0; i < s->n; i++) {
+        EchId a = s->ops[i].kind == ECH_OP_ALLOC ? s->ops[i].target : ECH_NONE;
+        twice |= a != ECH_NONE && is_asked_for[a];
+        if (a != ECH_NONE)
+            is_asked_for[a] = true;
+    }
     if (!any)
         return g_strdup("it does not tell what its modules are given; a program of PyTorch's does that is captured by 'echelon capture --pretend'");
     if (ech_trace_has_op(s->t, ECH_OP_LOOP))
         return g_strdup("it has loops, as no program has that runs as it is written");
     if (w->parts > 1 && w->turns->len == 0)
         return g_strdup("it has no backward pass, whose gradients parts would add up");
-    if (w->parts > 1 && has_views)
-        return g_strdup("parts of what a step makes go by other names");
+    if (w->parts > 1 && (has_views || twice))
+        return g_strdup(has_views ? "parts of what a step makes go by other names" : "it asks for an array more than once");
+    if (w->parts > MOST_OPS / MAX(s->n, 1))
+        return g_strdup_printf("in so many parts it would have more than %u million operations", MOST_OPS / 1000000u);
     if (w->times == 0)
         return g_strdup("how many rows its batch has is not known; times=2 makes it twice as large");
     if (rows > 0 && (now < 1 || now != floor(now)))
@@ -518,8 +550,8 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s.t));
     g_autoptr(GArray) turns = g_array_new(FALSE, FALSE, sizeof(Turn)), last = g_array_new(FALSE, FALSE, sizeof(Behind));
     g_autofree uint32_t *of_turn = g_new0(uint32_t, s.n_buffers + 1);
-    g_autofree bool *stays = g_new0(bool, s.n_buffers + 1), *is_replaced = g_new0(bool, s.n_buffers + 1), *is_held = g_new0(bool, s.n_buffers + 1),
-                    *is_kept = g_new0(bool, s.n_buffers + 1), *syncs = g_new0(bool, s.n + 1);
+    g_autofree bool *stays = g_new0(bool, s.n_buffers + 1), *is_replaced = g_new0(bool, s.n_buffers + 1), *is_late = g_new0(bool, s.n + 1),
+                    *is_held = g_new0(bool, s.n_buffers + 1), *is_kept = g_new0(bool, s.n_buffers + 1), *syncs = g_new0(bool, s.n + 1);
     g_autofree double *share = g_new0(double, s.n_buffers + 1);
     g_autofree EchId *left = g_new(EchId, s.n + 1), *now = g_new(EchId, s.n_buffers + 1), *before = g_new(EchId, s.n_buffers + 1);
     for (size_t i = 0; i <= s.n; i++)
@@ -542,6 +574,7 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
                 .is_kept = is_kept,
                 .left = left,
                 .is_replaced = is_replaced,
+                .is_late = is_late,
                 .share = share,
                 .now = now,
                 .before = before};
@@ -562,10 +595,6 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
     EchTrace *out = ech_trace_builder_finish(builder, error);
     if (out)
         say(&w, diag);
-    if (g_getenv("DBG_ECH")) {
-        GError *e = NULL;
-        (void)ech_trace_file_write(out, g_getenv("DBG_ECH"), &e);
-    }
     ech_edit_clear(&w.e);
     return out;
 }

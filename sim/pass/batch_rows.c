@@ -291,7 +291,7 @@ void ech_batch_clear(EchBatch *batch)
 
 static uint64_t scaled(uint64_t value, double times)
 {
-    return value == 0 ? 0 : MAX((uint64_t)((double)value * times + 0.5), 1);
+    return value == 0 ? 0 : MAX((uint64_t)MIN((double)value * times + 0.5, 0x1p62), 1);
 }
 
 /* Which of a product's sizes its rows are: what is summed over where the result has none; the batch of products where all of it has rows; else the one that the
