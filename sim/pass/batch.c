@@ -79,7 +79,7 @@ static bool is_of_step(const EchBatch *b, EchId op, const EchId *goes_at)
     return is;
 }
 
-/* The first op before @turn that asks for what goes in it, as far back as nothing is done to weights. */
+/* The first op before @turn that asks for what goes in it, or for rows that go later, as far back as nothing is done to weights. */
 static EchId asked_for_before(const EchBatch *b, const Turn *turn, const EchId *goes_at)
 {
     const EchSurvey *s = b->s;
@@ -91,7 +91,8 @@ static EchId asked_for_before(const EchBatch *b, const Turn *turn, const EchId *
             changes |= s->uses[u].access == ECH_WRITE && s->buffers[ech_survey_root(s, s->uses[u].buffer)].role == ECH_ROLE_PARAMETER;
         if (changes)
             break;
-        if (o->kind == ECH_OP_ALLOC && goes_at[o->target] >= turn->first && goes_at[o->target] <= turn->last)
+        EchId goes = o->kind == ECH_OP_ALLOC ? goes_at[o->target] : ECH_NONE;
+        if (goes != ECH_NONE && goes >= turn->first && (goes <= turn->last || b->has[o->target]))
             first = i;
     }
     return first;
