@@ -101,30 +101,34 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
-   1+ checkpoint each block                4.08 GiB         -  84.8 ms    x1.227
-   2  optimizer on host                    3.96 GiB  1.35 GiB  93.1 ms    x1.348
-   3+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.030
-   4+ activations on host, overlapped      4.06 GiB  1.17 GiB   217 ms    x3.141
-   5+ activations on host, waited for      3.46 GiB  1.17 GiB   229 ms    x3.313
+   1  batch in two parts                   3.22 GiB         -  72.8 ms    x1.052
+   2  batch in four parts                  2.34 GiB         -  80.4 ms    x1.162
+   3+ checkpoint each block                4.08 GiB         -  84.8 ms    x1.225
+   4  optimizer on host                    3.96 GiB  1.35 GiB  93.1 ms    x1.346
+   5+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.027
+   6+ activations on host, overlapped      4.06 GiB  1.17 GiB   217 ms    x3.139
+   7+ activations on host, waited for      3.46 GiB  1.17 GiB   229 ms    x3.310
 
   What to add to 'echelon run', which tells the arrays
-   1  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
-   2  --pass fuse:where=host
-   3  --allocator pytorch:expandable_segments:True --pass offload:what=arguments
-   4  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,overlap=true,stash=5
-   5  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true
-   6  --set replay.unified_memory=true
+   1  --pass batch:parts=2
+   2  --pass batch:parts=4
+   3  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
+   4  --pass fuse:where=host
+   5  --allocator pytorch:expandable_segments:True --pass offload:what=arguments
+   6  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,overlap=true,stash=5
+   7  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true
+   8  --set replay.unified_memory=true
 
 $ echelon advise traces/keras_cnn.h100 --device h100-sxm --memory 70MiB | sed -n '/make it fit/,/^$/p'
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 2GiB --json | sed -n '/"activations on host, overlapped"/,/hbm_bytes/p'
       "does" : "activations on host, overlapped",
       "options" : "--pass offload:what=activations,idle=0,each=true,overlap=true,stash=5",
       "fits" : false,
-      "hbm_bytes" : 4362586624,
+      "hbm_bytes" : 4362587648,
 $ echelon run traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=64TiB --pass offload:what=activations,idle=0,each=true,overlap=true,stash=5 --json | sed -n '/"needs"/,/"bytes"/p'
   "needs" : {
     "hbm" : {
-      "bytes" : 4362586624,
+      "bytes" : 4362587648,
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
       "name" : "remat",
       "does" : "make activations again",

@@ -119,9 +119,9 @@ exit 2
 $ for what in allocators planners passes formats experiments; do echelon list $what | grep -v '^      ' | cut -c3-18 | tr -s ' \n' ' '; echo; done
 bfc jax tensorflow onnxruntime cupy pytorch pytorch_pinned cuda_async platform best_fit first_fit next_fit buddy tlsf slab arena plugin 
 xla exact greedy 
-place carry donate slice shard offload remat fuse schedule prefetch pin pad unplan plan serial 
+place carry donate slice batch shard offload remat fuse schedule prefetch pin pad unplan plan serial 
 ech memory_snapshot hlo alloc_text rmm_log minimalloc pytorch_et kineto nsys_sqlite rocpd rocprof_json rocprof_csv chakra chakra_json hlo_proto xplane cupti pretend pretend_tpu xplane_json scalesim memory_timeline memory_profile memory_usage_rep out_of_memory memory_figures 
-break_even buffers capacity checkpoint_or_of every_chip half_link half_vmem head_dim least_hbm offload_adam offload_gpt offload_h100 offload_mlp overlap prefetch_depth slowest_link tpu_v1 tutorial twice_hbm 
+batch_sizes break_even buffers capacity checkpoint_or_of every_chip half_link half_vmem head_dim least_hbm offload_adam offload_gpt offload_h100 offload_mlp overlap prefetch_depth slowest_link tpu_v1 tutorial twice_hbm 
 $ echelon list engines | grep -v '^      ' | cut -c3-18
 native          
 simgrid         

@@ -1,11 +1,11 @@
 Three training steps of a GPT in PyTorch that asked for an H100 where there was none, PyTorch's snapshot beside them.
 $ echelon info traces/gpt_pytorch.h100/gpt.pretend.gz
 traces/gpt_pytorch.h100/gpt.pretend.gz: pretend
-2176 operations on 4 queues, 804 buffers
-  kernel 445  copy 27  alloc 802  free 718  wait 29  mark 56  memset 99
+2170 operations on 4 queues, 798 buffers
+  kernel 451  copy 27  alloc 796  free 712  wait 29  mark 56  memset 99
 bytes
-  allocated in all           25.9 GiB  (27756648427)
-  most live in hbm           4.63 GiB  (4972854316)
+  allocated in all           25.5 GiB  (27353995267)
+  most live in hbm           4.63 GiB  (4972854324)
   in blocks at the end       1.50 GiB  (1615576576)
   reserved at the end        4.99 GiB  (5356126208)
   host to device              346 MiB  (363041792)
@@ -14,34 +14,34 @@ bytes
 what the file says, what was inferred
   sizes of allocations   known 100.0 %
   bytes of copies        known 100.0 %
-  bytes of kernels       known 20.9 % inferred 73.0 % assumed 6.1 %
-  operations of kernels  absent 15.5 % known 20.9 % inferred 63.6 %
+  bytes of kernels       known 20.6 % inferred 73.4 % assumed 6.0 %
+  operations of kernels  absent 16.6 % known 20.6 % inferred 62.7 %
 PyTorch's allocator: default settings
 records of the file
-        4014  pop
-        4014  push
-         352  kernel
+        4032  pop
+        4032  push
+         358  kernel
           99  set
           93  library
           34  alloc
           29  sync
           27  copy
+           3  mark
 notes
-         316  kernel traffic inferred from shapes
+         322  kernel traffic inferred from shapes
            9  kernel traffic inferred from grids
           27  kernel traffic assumed
           34  memory events replaced by the snapshot
-           1  frees moved behind uses
          307  uses of inferred direction
 - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 69.1 ms, bound by pageable port (47 % of the critical path).
-  No schedule of it is shorter than 67.7 ms on this device; with no overlap at all it takes 84.3 ms.
+  It takes 69.2 ms, bound by pageable port (47 % of the critical path).
+  No schedule of it is shorter than 67.8 ms on this device; with no overlap at all it takes 84.5 ms.
   Steps: 2, the middle one takes 12.1 ms; --step N tells all of this of one alone
-    12.1 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 4.63 GiB
-    11.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
+    12.1 ms from Optimizer.step#AdamW.step to the next, 219 kernels, at most 4.63 GiB
+    11.8 ms from Optimizer.step#AdamW.step to the next, 165 kernels, at most 4.63 GiB
 
   Memory at its fullest
     hbm: 4.63 GiB live at 48.7 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
@@ -49,21 +49,21 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
       1000 MiB  NllLossBackward0                                 temporary
        500 MiB  gpt_train.py:59 (functional.py:3561), 2 of them  activation
        500 MiB  gpt_train.py:49 (linear.py:134)                  temporary
-       348 MiB  gpt_train.py:52 (module.py:1098), 27 of them     parameter
-      1.36 GiB  in 15 more
+       348 MiB  gpt_train.py:52 (module.py:1374), 27 of them     parameter
+      1.36 GiB  in 17 more
 
   Who asked for it (forward, recomputed, backward)
-    aten::to                      33.0 ms   47.8 % ##########..........
+    aten::to                      33.0 ms   47.7 % ##########..........
     Optimizer.step#AdamW.step     7.27 ms   10.5 % ##..................
     head (Linear)                 6.63 ms    9.6 % ##..................  2.24 ms, -, 4.39 ms
-    blocks.* (Block)              3.48 ms    5.0 % #...................  1.12 ms, -, 2.36 ms
+    blocks.* (Block)              3.54 ms    5.1 % #...................  1.12 ms, -, 2.43 ms
     aten::cross_entropy_loss      3.32 ms    4.8 % #...................
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
     blocks.*.up (Linear)          1.96 ms    2.8 % #...................  701 us, -, 1.25 ms
     blocks.*.down (Linear)        1.76 ms    2.5 % #...................  601 us, -, 1.15 ms
-    in 12 more                    8.36 ms   12.1 % ##..................
+    in 14 more                    8.37 ms   12.1 % ##..................
 
-  Kernel times: 544 kernel model. Engine: native (0.1.0).
+  Kernel times: 550 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
   - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
   - PyTorch's optimizer takes all parameters at once and makes 346 MiB of temporaries for that: fused=True makes none, foreach=False those of one parameter at a time
@@ -74,16 +74,16 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
   It takes 11.8 ms, bound by hbm port (52 % of the critical path).
   Steps: one whole one
-    11.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 4.63 GiB
+    11.8 ms from Optimizer.step#AdamW.step to the next, 165 kernels, at most 4.63 GiB
 
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   4.52 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.02 GiB, 512 MiB of it the process's context.
-  It takes 12.7 ms, bound by hbm port (52 % of the critical path).
-    It takes 8.0 % longer: 11.8 ms -> 12.7 ms. Along the critical path: +486 us hbm port, +373 us matrix unit, +70.5 us overhead.
+  It takes 12.8 ms, bound by hbm port (52 % of the critical path).
+    It takes 7.9 % longer: 11.8 ms -> 12.8 ms. Along the critical path: +486 us hbm port, +373 us matrix unit, +70.5 us overhead.
   Steps: one whole one
-    12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
+    12.7 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
 
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
@@ -93,7 +93,7 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   What would make it fit: 'echelon advise', with the same --trace and --device.
   That is before anything ran.
 
-  Kernel times: 163 kernel model. Engine: native (0.1.0).
+  Kernel times: 165 kernel model. Engine: native (0.1.0).
   - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
   - PyTorch's optimizer takes all parameters at once and makes 346 MiB of temporaries for that: fused=True makes none, foreach=False those of one parameter at a time
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
@@ -102,36 +102,36 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h10
   It takes 51.8 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
     ranks 0, 1: steps 1 to 2 of 2 alone, from Optimizer.step#SGD.step to the next: what was asked for before is held as it was then, and takes no time here
 $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep: [{path: step, values: [1, 2, 1..2]}]\n' >$T/e.yaml; echelon run $T/e.yaml | grep -E '^ *(1|2|1\.\.2)  '
-  1     yes   12.6 ms    1.000  4.63 GiB  hbm port
+  1     yes   12.7 ms    1.000  4.63 GiB  hbm port
   2     yes   11.8 ms    0.933  4.63 GiB  hbm port
-  1..2  yes   24.4 ms    1.932  4.63 GiB  hbm port
+  1..2  yes   24.5 ms    1.932  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
-  It takes 43.0 ms, bound by hbm port (44 % of the critical path).
-    It takes 37.7 % less time: 69.1 ms -> 43.0 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
+  It takes 43.1 ms, bound by hbm port (41 % of the critical path).
+    It takes 37.7 % less time: 69.2 ms -> 43.1 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
-  It takes 148 ms, bound by the host's launches (52 % of the critical path).
-    It takes 2.14 times as long: 69.1 ms -> 148 ms. Along the critical path: +77.3 ms the host's launches.
-    the host's launches           77.7 ms   52.4 % ##########..........
-    for the host's launches        194 ms   52.5 % ###########.........
+  It takes 149 ms, bound by the host's launches (53 % of the critical path).
+    It takes 2.16 times as long: 69.2 ms -> 149 ms. Along the critical path: +78.4 ms the host's launches.
+    the host's launches           78.8 ms   52.8 % ###########.........
+    for the host's launches        197 ms   52.7 % ###########.........
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
-  It takes 153 ms, bound by pageable port (48 % of the critical path).
+  It takes 153 ms, bound by pageable port (47 % of the critical path).
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
 $ echelon alloc traces/gpt_pytorch.h100/gpt.pretend.gz | sed -n '1,/^pytorch,/p;/recorded addresses/p;/in use when/,/^$/p'
-traces/gpt_pytorch.h100/gpt.pretend.gz: pretend, 1521 events; device memory 78.6 GiB, what the pretended device had beside its context
+traces/gpt_pytorch.h100/gpt.pretend.gz: pretend, 1509 events; device memory 78.6 GiB, what the pretended device had beside its context
 no allocator needs less than 4.63 GiB; the recorded one held 4.99 GiB
 
 PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
 
 allocator                        failed  peak live  reserved    frag     waste   largest  segments  smallest
 pytorch, as recorded                  0   4.63 GiB  4.99 GiB   7.1 %  2.00 MiB  1000 MiB        34  4.99 GiB
-pytorch, as recorded: from the recorded start state; 802 of 802 allocations at their recorded addresses, as by PyTorch 2.13 or later
+pytorch, as recorded: from the recorded start state; 796 of 796 allocations at their recorded addresses, as by PyTorch 2.13 or later
 in use when most is, 4.63 GiB, by what asked for it
     1.46 GiB      4 blocks  functional.py:3561 cross_entropy < gpt_train.py:59 <module>
     1000 MiB      1 block   NllLossBackward0
      578 MiB      3 blocks  linear.py:134 forward < gpt_train.py:49 forward < gpt_train.py:58 <module>
-     346 MiB     27 blocks  adam.py:179 _init_group < adam.py:239 step < gpt_train.py:61 <module>
-     346 MiB     27 blocks  adam.py:183 _init_group < adam.py:239 step < gpt_train.py:61 <module>
-     972 MiB     67 blocks  of 12 more lines (--top)
+     346 MiB     27 blocks  adam.py:179 _init_group < adam.py:239 step < gpt_train.py:62 <module>
+     346 MiB     27 blocks  adam.py:183 _init_group < adam.py:239 step < gpt_train.py:62 <module>
+     972 MiB     69 blocks  of 14 more lines (--top)
 
 $ echelon import traces/gpt_pytorch.h100 --anonymize -o $T/a.ech >/dev/null 2>&1; for pass in pin 'remat:modules=*.0' offload:what=activations; do for f in $T/a.ech traces/gpt_pytorch.h100; do echelon run --trace $f --device h100-sxm --engine native --pass $pass | grep -E "It takes|reserved by|Steps|forward, recomp" >$T/$(basename $f).said; done; cmp $T/a.ech.said $T/gpt_pytorch.h100.said; grep Steps $T/a.ech.said; done; ! grep -e gpt_train -e /opt/ $T/a.ech
   Steps: 2, the middle one takes 12.1 ms; --step N tells all of this of one alone
@@ -153,22 +153,22 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 13.1 ms; --step N tells all of this of one alone
-    13.1 ms from Optimizer.step#AdamW.step to the next, 251 kernels, at most 4.09 GiB
-    12.7 ms from Optimizer.step#AdamW.step to the next, 197 kernels, at most 4.09 GiB
+    13.1 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.09 GiB
+    12.7 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
 
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,idle=0,above=1,each=true' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 1.18 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 60.7 ms; --step N tells all of this of one alone
-    60.7 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.46 GiB
-    60.4 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.46 GiB
+  Steps: 2, the middle one takes 60.8 ms; --step N tells all of this of one alone
+    60.8 ms from Optimizer.step#AdamW.step to the next, 219 kernels, at most 3.46 GiB
+    60.4 ms from Optimizer.step#AdamW.step to the next, 165 kernels, at most 3.46 GiB
 
   - offload: 117 arrays (3.53 GiB) on the host; 123 copies there (3.62 GiB) and 123 back (3.62 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=arguments,names=optimizer' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.96 GiB of 78.6 GiB (5 %), host 692 MiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 40.8 ms; --step N tells all of this of one alone
-    31.8 ms from Optimizer.step#AdamW.step to the next, 217 kernels, at most 3.96 GiB
-    40.8 ms from Optimizer.step#AdamW.step to the next, 163 kernels, at most 3.96 GiB
+    31.8 ms from Optimizer.step#AdamW.step to the next, 219 kernels, at most 3.96 GiB
+    40.8 ms from Optimizer.step#AdamW.step to the next, 165 kernels, at most 3.96 GiB
 
   - offload: 20 arrays (692 MiB) on the host; 70 copies there (2.13 GiB) and 74 back (1.73 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,names=*blocks.0.up*' | sed -n '/It fits/p;/ - offload/p'
@@ -284,12 +284,12 @@ $ for p in '' 'remat:modules=blocks.*' 'shard:over=8'; do echelon run --trace tr
   - remat: these modules are parts of a graph of torch.compile, which decides itself when gradients are computed: 14 steps checkpointed so took 0.8 to 1.3 times the memory that is told; compiled one at a time (module.compile()) they take what is told
   It fits. hbm 4.14 GiB of 78.6 GiB (5 %), host 6 B of 2 TiB (0 %)
   It takes 11.2 ms, bound by hbm port (41 % of the critical path).
-    head (Linear)                 2.41 ms   21.6 % ####................  730 us, -, 1.68 ms
+    head (Linear)                 2.41 ms   21.5 % ####................  730 us, -, 1.68 ms
     blocks.*.up (Linear)           582 us    5.2 % #...................  200 us, -, 382 us
   - shard: weights and optimizer state (1.01 GiB), and gradients, in parts over 8 devices, 130 MiB and gradients on each, as fully_shard of blocks.* and of the model has them
   - shard: 1.66 GiB of weights are gathered and 1.01 GiB of gradients summed up, in the types that they have
 $ echelon run --trace traces/gpt_pytorch_compiled.h100/checkpointed.pretend.gz --device h100-sxm --step last --engine native 2>/dev/null | grep -E '^  It (fits|takes)|head \(Linear\)  |blocks\.\*\.up'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %), host 6 B of 2 TiB (0 %)
   It takes 11.4 ms, bound by hbm port (54 % of the critical path).
-    head (Linear)                 2.36 ms   20.7 % ####................  730 us, -, 1.63 ms
+    head (Linear)                 2.36 ms   20.6 % ####................  730 us, -, 1.63 ms
     blocks.*.up (Linear)           783 us    6.8 % #...................  200 us, 200 us, 382 us

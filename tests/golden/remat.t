@@ -67,10 +67,10 @@ $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine n
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --pass 'remat:modules=blocks.*' | grep -A5 'Who asked'
   Who asked for it (forward, recomputed, backward)
     Optimizer.step#AdamW.step     2.33 ms   18.3 % ####................
-    head (Linear)                 2.21 ms   17.4 % ###.................  747 us, -, 1.46 ms
-    blocks.* (Block)              1.45 ms   11.4 % ##..................  372 us, 296 us, 786 us
+    head (Linear)                 2.21 ms   17.3 % ###.................  747 us, -, 1.46 ms
+    blocks.* (Block)              1.48 ms   11.6 % ##..................  372 us, 296 us, 808 us
     aten::cross_entropy_loss      1.11 ms    8.7 % ##..................
-    blocks.*.up (Linear)           885 us    7.0 % #...................  234 us, 234 us, 418 us
+    blocks.*.up (Linear)           885 us    6.9 % #...................  234 us, 234 us, 418 us
 $ printf 'trace: gpt_unrolled_kept.h100\ndevice: h100-sxm\nset: {device.memories.hbm.capacity: 130MiB, device.memories.hbm.available: 130MiB}\nsweep: [{path: passes, values: ["", "remat:memory=112MiB", "remat"]}]\n' >$T/e.yaml; echelon run $T/e.yaml | sed -n '/^  passes/,/^$/p'; echelon run $T/e.yaml --json | grep -c '"may_fit" : true'
   passes               fits     time  x first  hbm needed  bound by
   -------------------  ----  -------  -------  ----------  ----------------------

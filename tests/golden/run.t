@@ -986,7 +986,7 @@ $ echelon import traces/gpt_nothing.v5e 2>/dev/null | grep -v -e '"chip"' -e '"e
   - the program was compiled for a TPU (tpu-v5e): on mi300x its kernels' bytes and operations are priced, and nothing more is known
   Kernel times: 98 roofline. Engine: native (0.1.0).
   - the program was compiled for a GPU: on tpu-v5e its kernels' bytes and operations are priced, and nothing more is known; 'echelon capture --pretend tpu-v5e' asks its compiler
-  Kernel times: 544 roofline. Engine: native (0.1.0).
+  Kernel times: 550 roofline. Engine: native (0.1.0).
   - its kernels are those of h100-sxm, a GPU: on tpu-v5e their bytes and operations are priced, and nothing more is known
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --engine native -o $T/page 2>/dev/null >$T/page.txt; grep -o '"verdict":.*\],"bounds"' $T/page/details.json | tr '"' '\n' | grep -e ' fits' -e '^It takes' -e reserved -e 'kernels. time' | sed 's/^/  /' | while read -r said; do grep -qF -- "$said" $T/page.txt && echo "$said"; done; sed -n 's/.*"reasons":\(\[[^]]*\]\).*/\1/p' $T/page/details.json
 It fits.

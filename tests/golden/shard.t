@@ -65,7 +65,7 @@ $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --en
   - shard: left the trace as it is: its gradients are not summed over devices; over=8 says of how many it is one
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --engine native --pass shard:over=8 2>&1 | grep -E '^  It (fits|takes)|- shard:'
   It fits. hbm 4.27 GiB of 78.6 GiB (5 %)
-  It takes 11.8 ms, bound by hbm port (40 % of the critical path).
+  It takes 11.9 ms, bound by hbm port (40 % of the critical path).
   - shard: weights and optimizer state (1.01 GiB), and gradients, in parts over 8 devices, 130 MiB and gradients on each, as fully_shard of blocks.* and of the model has them
   - shard: 1.30 GiB of weights are gathered and 1.01 GiB of gradients summed up, in the types that they have
   - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of eight steps 0.70 to 0.89 times the memory and 0.71 to 0.86 times the time
@@ -97,5 +97,5 @@ $ echelon advise traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4600MiB --step last | sed -n '/On several/,/^$/p'
   On several of this device
-   9  eight, all split (FSDP, ZeRO-3)      4.27 GiB         -  18.8 ms    x1.596
+   8  eight, all split (FSDP, ZeRO-3)      4.27 GiB         -  18.8 ms    x1.594
 

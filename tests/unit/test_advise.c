@@ -119,7 +119,7 @@ END_TEST
  * is in pieces, with segments that grow. What makes again and sends is more than the former, however early it ends here. */
 START_TEST(of_pytorch)
 {
-    g_autoptr(EchAdvice) advice = advise("gpt_pytorch.h100", "h100-sxm", _i ? "3GiB" : "4000MiB", 1);
+    g_autoptr(EchAdvice) advice = advise("gpt_pytorch.h100", "h100-sxm", _i ? "1900MiB" : "2300MiB", 1);
     ck_assert_str_eq(advice->blocks, "blocks.*");
     size_t growing = 0, combined = 0;
     for (size_t i = 0; i < advice->n; i++) {
@@ -134,6 +134,38 @@ START_TEST(of_pytorch)
     g_autoptr(GString) text = ech_advice_text(advice, 0);
     ck_assert(strstr(text->str, "for block(x) of blocks.*"));
     ck_assert(strstr(text->str, "By line of the program, without what it is given: gpt_train.py:"));
+}
+END_TEST
+
+/* The largest batch that has room, which one row more has not; where none has, what one of a row needs. */
+static const struct {
+    const char *memory;
+    uint64_t most;
+    bool more;
+} batches[] = {{"3GiB", 3, false}, {"6GiB", 9, false}, {"1300MiB", 0, false}, {"2TiB", 512, true}};
+
+START_TEST(largest_batch)
+{
+    g_autoptr(EchAdvice) advice = advise("gpt_pytorch.h100", "h100-sxm", batches[_i].memory, 1);
+    ck_assert_uint_eq(advice->batch, 8);
+    ck_assert_uint_eq(advice->most_batch, batches[_i].most);
+    ck_assert_int_eq(advice->more_batch, batches[_i].more);
+    ck_assert_int_eq(advice->most.hbm <= advice->available, batches[_i].most > 0);
+    for (uint64_t k = 0; k < 2 && batches[_i].most > 0 && !batches[_i].more; k++) {
+        g_autofree char *spec = g_strdup_printf("batch:rows=%" G_GUINT64_FORMAT, batches[_i].most + k),
+                        *capacity = g_strdup_printf("device.memories.hbm.capacity=%s", batches[_i].memory),
+                        *available = g_strdup_printf("device.memories.hbm.available=%s", batches[_i].memory);
+        const char *const passes[] = {spec, NULL}, *const settings[] = {"replay.engine=native", capacity, available, NULL};
+        g_autoptr(EchExperiment) again = load("gpt_pytorch.h100", "h100-sxm", NULL, passes, settings);
+        GError *error = NULL;
+        g_autoptr(EchResult) result = ech_experiment_run(again, 0, &error);
+        ck_assert_ok(result != NULL, error);
+        EchReport report = ech_result_report(result);
+        g_autoptr(JsonNode) json = ech_report_json(&report);
+        ck_assert_int_eq(ech_member_bool(json_node_get_object(json), "fits"), k == 0);
+    }
+    g_autoptr(GString) text = ech_advice_text(advice, 0);
+    ck_assert(strstr(text->str, batches[_i].most > 0 ? " as it is (8 now)" : "No smaller batch fits as it is (8 now): one of 1 needs "));
 }
 END_TEST
 
@@ -239,6 +271,7 @@ int main(void)
     tcase_add_loop_test(tcase, sure_with_less, 0, G_N_ELEMENTS(narrow_at_first));
     tcase_add_test(tcase, in_order);
     tcase_add_loop_test(tcase, of_pytorch, 0, 2);
+    tcase_add_loop_test(tcase, largest_batch, 0, G_N_ELEMENTS(batches));
     tcase_add_test(tcase, of_tensorflow);
     tcase_add_test(tcase, devices_last);
     tcase_add_test(tcase, less_than_is_live);

@@ -1,8 +1,8 @@
 """Three training steps of a small GPT in PyTorch: autocast to bfloat16, fused attention, AdamW.
 
-    echelon capture --pretend h100-sxm -o gpt -- python gpt_train.py [checkpoint] [save_on_cpu] [compile]      # tpu-v6e: with torch_tpu
+    echelon capture --pretend h100-sxm -o gpt -- python gpt_train.py [checkpoint] [save_on_cpu] [compile] [accumulate]   # tpu-v6e: with torch_tpu
 
-checkpoint: each block's activations are made again; save_on_cpu: what autograd saves waits in pinned host memory; compile: by torch.compile, whole.
+checkpoint: each block's activations are made again; save_on_cpu: what autograd saves waits in pinned host memory; compile: by torch.compile, whole; accumulate: the batch in two.
 """
 
 import contextlib
@@ -51,12 +51,13 @@ class GPT(nn.Module):
 
 model, run = GPT().to(torch.accelerator.current_accelerator()), torch.compile if "compile" in how else lambda model: model
 optimizer = torch.optim.AdamW(model.parameters())
-tokens = torch.randint(0, 32000, (8, 1024), device=model.head.weight.device)
-for step in range(3):
+tokens = torch.randint(0, 32000, (8, 1024), device=model.head.weight.device).chunk(2 if "accumulate" in how else 1)
+for k, rows in enumerate(3 * tokens):
     saved = torch.autograd.graph.save_on_cpu(pin_memory=True) if "save_on_cpu" in how else contextlib.nullcontext()
-    with saved, torch.autocast(tokens.device.type, torch.bfloat16):
-        logits = run(model)(tokens)
-        loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), tokens.view(-1))
-    loss.backward()
-    optimizer.step()
-    optimizer.zero_grad()
+    with saved, torch.autocast(rows.device.type, torch.bfloat16):
+        logits = run(model)(rows)
+        loss = F.cross_entropy(logits.view(-1, logits.shape[-1]), rows.view(-1))
+    (loss / len(tokens)).backward()
+    if (k + 1) % len(tokens) == 0:
+        optimizer.step()
+        optimizer.zero_grad()
