@@ -507,7 +507,7 @@ static char *why_not(const Writer *w, bool any)
             is_asked_for[a] = true;
     }
     if (!any)
-        return g_strdup("it does not tell what its modules are given; a program of PyTorch's does that is captured by 'echelon capture --pretend'");
+        return g_strdup("it does not tell what its modules are given; one of PyTorch's that is captured anew by 'echelon capture --pretend' does");
     if (ech_trace_has_op(s->t, ECH_OP_LOOP))
         return g_strdup("it has loops, as no program has that runs as it is written");
     if (w->parts > 1 && w->turns->len == 0)

@@ -25,12 +25,12 @@ $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --pass batch:par
   - batch: left the trace as it is: its batch of 8 would be 2.66667
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --pass batch:times=2 2>&1 | grep -E 'batch:'
   after pass batch:times=2
-    Nothing: pass batch:times=2 leaves it as it is: it does not tell what its modules are given; a program of PyTorch's does that is captured by 'echelon capture --pretend'.
-  - batch: left the trace as it is: it does not tell what its modules are given; a program of PyTorch's does that is captured by 'echelon capture --pretend'
+    Nothing: pass batch:times=2 leaves it as it is: it does not tell what its modules are given; one of PyTorch's that is captured anew by 'echelon capture --pretend' does.
+  - batch: left the trace as it is: it does not tell what its modules are given; one of PyTorch's that is captured anew by 'echelon capture --pretend' does
 $ echelon run --trace traces/gpt_pytorch_measures.h100/checkpoint.pretend.gz --device h100-sxm --pass batch:rows=4 2>&1 | grep -E 'batch:'
   after pass batch:rows=4
-    Nothing: pass batch:rows=4 leaves it as it is: it does not tell what its modules are given; a program of PyTorch's does that is captured by 'echelon capture --pretend'.
-  - batch: left the trace as it is: it does not tell what its modules are given; a program of PyTorch's does that is captured by 'echelon capture --pretend'
+    Nothing: pass batch:rows=4 leaves it as it is: it does not tell what its modules are given; one of PyTorch's that is captured anew by 'echelon capture --pretend' does.
+  - batch: left the trace as it is: it does not tell what its modules are given; one of PyTorch's that is captured anew by 'echelon capture --pretend' does
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --pass batch:parts=0
 echelon: --pass: pass batch: parts: '0' is out of range; expected 1 to 1024
 exit 2

@@ -3,6 +3,7 @@ with, as PyTorch's own ranges say them, and types, which those do not. Of operat
 import ctypes
 import functools
 import inspect
+import math
 import os
 import sys
 import threading
@@ -120,6 +121,21 @@ def _direction(name, value, changed):
     return "inout " if name.startswith(("in_out_ptr", "ws_ptr")) else "out " if name.startswith("out_ptr") else "inout " if name in changed else ""
 
 
+# Elements of a block, and blocks, up to which and from which on more rows a block are quicker: what blocks of other kernels have, and two for each multiprocessor.
+BLOCK, BLOCKS = 2048, 264
+
+
+def _likely(autotuner):
+    """What would be chosen if kernels were timed: the first, as a rule; of short rows that are summed whole, which it takes one a block, as many a block as fill it."""
+    hints, kind = getattr(autotuner, "size_hints", None), getattr(autotuner, "heuristic_type", None)
+    if not isinstance(hints, dict) or getattr(kind, "name", "") != "PERSISTENT_REDUCTION":
+        return autotuner.configs[0]
+    length = math.prod(hint for name, hint in hints.items() if name.startswith("r"))
+    rows = {id(config): config.kwargs.get("XBLOCK", 1) for config in autotuner.configs}
+    fit = [config for config in autotuner.configs if rows[id(config)] * length <= BLOCK and hints.get("x", 1) >= rows[id(config)] * BLOCKS]
+    return max(fit, key=lambda config: rows[id(config)], default=autotuner.configs[0])
+
+
 def _inductor(heuristics):
     def text(autotuner, values):
         """xnumel times r0_numel and so on; kernels that are several in one have xnumel_0, xnumel_1."""
@@ -158,7 +174,7 @@ def _inductor(heuristics):
     def made(autotuner, *given, **named):
         make(autotuner, *given, **named)
         if autotuner.configs:
-            autotuner.configs = autotuner.configs[:1]  # where nothing is timed, the first is as good as any
+            autotuner.configs = [_likely(autotuner)]
 
     heuristics.CachingAutotuner.__init__, heuristics.CachingAutotuner.run, heuristics.CachingAutotuner.bench = made, run, bench
     if hasattr(heuristics.CachingAutotuner, "coordinate_descent_tuning"):
