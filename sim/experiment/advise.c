@@ -953,7 +953,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
     a->several = a->xla ? (uint64_t)result->program->partitions * result->program->replicas > 1 : has_collectives(result->trace);
     advice->margin = ech_remat_margin(result->trace);
-    const char *rows = a->pytorch ? ech_trace_get_property(result->trace, ECH_TRACE_BATCH) : NULL;
+    const char *rows = a->pytorch && a->trains ? ech_trace_get_property(result->trace, ECH_TRACE_BATCH) : NULL;
     advice->batch = rows ? g_ascii_strtoull(rows, NULL, 10) : 0;
     const EchMemory *hbm = ech_device_memory(result->device, "hbm");
     if (!hbm) {

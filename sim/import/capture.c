@@ -65,7 +65,7 @@ struct EchCapture {
     bool unrecorded;
     EchWaitsTold told;
     GArray *given;         /* EchId: buffers given to modules */
-    uint64_t rows;         /* of those, the last */
+    GHashTable *rows;      /* of those -> how often */
     GArray *calls;         /* EchWaitCall */
     GArray *after;         /* EchStreamWait */
     EchId *ops;            /* Of each item that streams may wait for. */
@@ -138,6 +138,7 @@ EchCapture *ech_capture_new(EchImport *import, const char *format)
     capture->ended = g_hash_table_new(NULL, NULL);
     capture->calls = g_array_new(FALSE, FALSE, sizeof(EchWaitCall));
     capture->given = g_array_new(FALSE, FALSE, sizeof(EchId));
+    capture->rows = g_hash_table_new(NULL, NULL);
     return capture;
 }
 
@@ -160,6 +161,7 @@ void ech_capture_free(EchCapture *capture)
     g_hash_table_unref(capture->ended);
     g_array_unref(capture->calls);
     g_array_unref(capture->given);
+    g_hash_table_unref(capture->rows);
     g_clear_pointer(&capture->foreign, ech_trace_unref);
     g_free(capture);
 }
@@ -884,7 +886,26 @@ static void given(EchCapture *capture, const EchItem *item)
         return;
     }
     g_array_append_val(capture->given, id);
-    capture->rows = item->bytes;
+    gpointer rows = GSIZE_TO_POINTER(item->bytes);
+    g_hash_table_insert(capture->rows, rows, GUINT_TO_POINTER(GPOINTER_TO_UINT(g_hash_table_lookup(capture->rows, rows)) + 1));
+}
+
+/* Rows that modules are given most often, of as many the most: the last batch of all may have fewer. 0: not told. */
+static uint64_t usual_rows(const EchCapture *capture)
+{
+    GHashTableIter iter;
+    gpointer rows, times;
+    uint64_t usual = 0;
+    guint most = 0;
+    g_hash_table_iter_init(&iter, capture->rows);
+    while (g_hash_table_iter_next(&iter, &rows, &times)) {
+        guint n = GPOINTER_TO_UINT(times);
+        if (n > most || (n == most && GPOINTER_TO_SIZE(rows) > usual)) {
+            usual = GPOINTER_TO_SIZE(rows);
+            most = n;
+        }
+    }
+    return usual;
 }
 
 static void collective(EchCapture *capture, const EchItem *item)
@@ -1326,8 +1347,8 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
     g_free(foreign.queues);
     if (capture->uses->len > 0) {
         ech_roles_infer(capture->builder, capture->given);
-        if (capture->rows > 0)
-            ech_trace_builder_printf_property(capture->builder, ECH_TRACE_BATCH, "%" G_GUINT64_FORMAT, capture->rows);
+        if (usual_rows(capture) > 0)
+            ech_trace_builder_printf_property(capture->builder, ECH_TRACE_BATCH, "%" G_GUINT64_FORMAT, usual_rows(capture));
         ech_diag_note(capture->import->diag, "kernels_of_untold_arrays", capture->n_untold);
         ech_diag_note(capture->import->diag, "uses_of_no_array", capture->n_unknown);
         ech_diag_note(capture->import->diag, "uses_of_inferred_direction", capture->n_inferred);

@@ -691,3 +691,61 @@ PY
     grep -q '"triton_[a-z_0-9]*layer_norm[a-z_0-9]*, sizes = .*, types = \[.*out f32' "$work"/regions.*.pretend || { echo "what a compiled kernel writes is not told ($how)"; exit 1; }
   done
 fi
+
+# What modules are given, by place, by name and in a mapping, compiled or not, and beside that labels: half of the batch takes half of what hangs on it.
+cat >"$work/given.py" <<'PY'
+import sys
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embed, self.inner, self.head = nn.Embedding(4096, 256), nn.Linear(256, 256), nn.Linear(256, 4096)
+
+    def forward(self, tokens, mask=None, labels=None):
+        x = self.inner(self.embed(tokens)) * mask.unsqueeze(-1)
+        return F.cross_entropy(self.head(x).view(-1, 4096), labels.view(-1))
+
+
+how, rows = sys.argv[1], int(sys.argv[2])
+model = Model().cuda()
+call = torch.compile(model) if how == "compiled" else model
+if how == "blocks":
+    model.inner.compile()
+given = {"tokens": torch.zeros(rows, 128, dtype=torch.int64, device="cuda"), "mask": torch.ones(rows, 128, device="cuda"), "labels": torch.zeros(rows, 128, dtype=torch.int64, device="cuda")}
+step = torch.optim.SGD(model.parameters())
+for _ in range(2):
+    loss = call(*given.values()) if how == "place" else call(**given)
+    loss.backward()
+    step.step()
+    step.zero_grad()
+PY
+for how in place name blocks compiled; do
+  python3 -c 'import triton' 2>/dev/null || case $how in blocks | compiled) continue ;; esac
+  rm -f "$work"/given*.pretend "$work"/given*.pickle
+  for rows in 8 4; do
+    TRITON_CACHE_DIR=$work/given.triton TORCHINDUCTOR_CACHE_DIR=$work/given.inductor "$echelon" capture --pretend h100-sxm -o "$work/given$rows" -- python3 "$work/given.py" $how $rows >"$work/said" 2>&1 ||
+      { tail -20 "$work/said"; exit 1; }
+  done
+  "$echelon" run --trace "$work"/given8.*.pretend --device h100-sxm --pass batch:rows=4 --json >"$work/told" 2>/dev/null || exit 1
+  "$echelon" run --trace "$work"/given4.*.pretend --device h100-sxm --json >"$work/is" 2>/dev/null || exit 1
+  python3 - "$work/told" "$work/is" <<'PY' || { echo "half of a batch ($how)"; exit 1; }
+import json, sys
+told, real = (json.load(open(name))["memories"]["hbm"]["peak_live_bytes"] for name in sys.argv[1:])
+assert abs(told / real - 1) < 0.02, (told, real)
+PY
+done
+
+# Of short rows that are summed whole a tuner takes more than one a block.
+cat >"$work/short.py" <<'PY'
+import torch
+torch.compile(lambda x: x.float().softmax(1).sum(1))(torch.zeros(1 << 20, 8, device="cuda", dtype=torch.bfloat16))
+PY
+if python3 -c 'import triton' 2>/dev/null; then
+  TRITON_CACHE_DIR=$work/short.triton TORCHINDUCTOR_CACHE_DIR=$work/short.inductor "$echelon" capture --pretend h100-sxm -o "$work/short" -- python3 "$work/short.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+  "$echelon" import "$work"/short.*.pretend -o "$work/short.ech" >/dev/null 2>&1
+  grep -q 'grid=8192x1x1 .*elements=8388608' "$work/short.ech" || { echo "rows of a block:"; grep -o 'grid=[^ ]* .*elements=8388608' "$work/short.ech"; exit 1; }
+fi

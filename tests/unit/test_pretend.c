@@ -1461,6 +1461,32 @@ START_TEST(roles_and_modules_of_arrays)
 }
 END_TEST
 
+/* What a program hands to its modules, by marks before each call: arrays of its own are inputs, what a module made (a loss is given that) is not; rows are
+ * those that most calls have, the last batch of all has fewer. What lies nowhere is counted. */
+START_TEST(what_modules_are_given)
+{
+    g_autofree char *text =
+        g_strdup(HEAD "name 1 \"k(float const*, float*)\"\nname 2 \"nn.Module: Linear\"\nname 3 \"nn.Module given: 8 4096\"\n"
+                      "name 4 \"nn.Module given: 8 8192 12288\"\nname 5 \"nn.Module: CrossEntropyLoss\"\nname 6 \"nn.Module given: 3 4096 99 \"\n"
+                      "name 7 \"nn.Module given: \"\n"
+                      "alloc 1 0 0 4096 4096 3 0\nalloc 1 0 0 8192 4096 3 0\nalloc 1 0 0 12288 4096 3 0\nset 2 0 0 4096\nuses 2 4096 4096\n"
+                      "set 2 0 0 4096\nuses 2 12288 4096\nmark 3 9 3\npush 4 9 2\nkernel 5 0 0 1 1 1 1 32 1 1 0\nargs 0 4096 1 8192\npop 6 9\n"
+                      "mark 7 9 4\npush 8 9 5\nkernel 9 0 0 1 1 1 1 32 1 1 0\nargs 0 12288 1 8192\npop 10 9\nmark 11 9 6\nmark 12 9 7\nend\n");
+    g_autoptr(EchImport) import = must_read(text);
+    const EchTrace *t = import->trace;
+    ck_assert_str_eq(ech_trace_get_property(t, ECH_TRACE_BATCH), "8");
+    ck_assert(!ech_trace_says(t, "nn.Module given", ""));
+    size_t n = 0;
+    for (size_t b = 0; b < ech_trace_n_buffers(t); b++) {
+        const EchBuffer *buffer = &ech_trace_buffers(t)[b];
+        ck_assert_int_eq(buffer->role == ECH_ROLE_INPUT, buffer->address == 4096 || buffer->address == 12288);
+        n += buffer->role == ECH_ROLE_INPUT;
+    }
+    ck_assert_uint_eq(n, 2);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "given_at_unknown_addresses"), 1);
+}
+END_TEST
+
 /* An allocator's events hold up no stream: what another stream was asked for before lies in front of them, not of what uses them. */
 START_TEST(streams_do_not_wait_for_the_hosts_allocator)
 {
@@ -1514,6 +1540,7 @@ int main(void)
     tcase_add_test(cases, functions_of_python_move_their_arrays);
     tcase_add_test(cases, backward_is_of_the_module_whose_forward_made_it);
     tcase_add_test(cases, compiled_graphs_tell_modules);
+    tcase_add_test(cases, what_modules_are_given);
     tcase_add_test(cases, library_calls);
     tcase_add_test(cases, calls_of_several_classes);
     tcase_add_test(cases, the_only_device);

@@ -78,9 +78,12 @@ class _Modules:
 
     def tell_given(self, values):
         """Where the arrays lie that the outermost module is given, and how many rows the first has: a batch's."""
-        arrays = [value for value in values if type(value) is self.tensor and value.is_cuda and value.dim() > 0 and value.layout is self.strided]
-        if arrays:
-            self.mark("nn.Module given: %d%s" % (arrays[0].shape[0], "".join(" %d" % array.data_ptr() for array in arrays)))
+        try:
+            arrays = [value for value in values if type(value) is self.tensor and value.is_cuda and value.dim() > 0 and value.layout is self.strided]
+            if arrays:
+                self.mark("nn.Module given: %d%s" % (arrays[0].shape[0], "".join(" %d" % array.data_ptr() for array in arrays)))
+        except Exception:  # what vmap wraps, say, lies nowhere
+            pass
 
     def before(self, module, inputs, named=None):
         if self.compiling() or self.tracing():
