@@ -1314,7 +1314,7 @@ static void print_rest(GString *out, const EchAdvice *advice, Rank of_rank, cons
 /* Why rows are not said to fit. */
 static void print_why_may(GString *out, const EchAdvice *advice, unsigned columns)
 {
-    bool again = false, early = false, first = false, scheduled = false, policy = false, parts = false;
+    bool again = false, early = false, first = false, scheduled = false, policy = false, parts = false, graph = false;
     for (size_t i = 0; i < advice->n; i++) {
         const EchAdviceRow *row = &advice->rows[i];
         bool may = rank(row) == MAY_FIT, room = row->run.hbm <= advice->available;
@@ -1326,7 +1326,8 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
         if (!may || !room)
             continue;
         bool is_again = strstr(row->options, remat) != NULL, is_early = row->run.early > row->run.hbm, is_first = row->run.first > row->run.hbm;
-        again |= is_again;
+        again |= is_again && !advice->blocks;
+        graph |= is_again && advice->blocks;
         early |= is_early;
         first |= is_first;
         scheduled |= !is_again && !is_early && !is_first && strstr(row->options, schedule) != NULL;
@@ -1354,6 +1355,10 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
             "(what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, "
             "in kernels fused anew, and needs from what 'make activations again' does up to that)",
             columns);
+    if (graph)
+        ech_text_wrap(out, "  ",
+                      "(checkpoints within one graph of torch.compile have taken up to " ECH_REMAT_GRAPH_MARGIN " times what is told; " ECH_REMAT_APART ")",
+                      columns);
     if (parts)
         ech_text_wrap(out, "  ", "(which arrays are made again is told as if each could be chosen; PyTorch does so by parts of a model)", columns);
     g_autofree char *know = ech_report_how_to_know(advice->device);

@@ -428,7 +428,7 @@ static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrac
     if (any && round.remat.in_graph)
         ech_diag_remark(
             diag, "remat: these modules are parts of a graph of torch.compile, which decides itself when gradients are computed: 14 steps checkpointed so "
-                  "took 0.8 to 1.3 times the memory that is told; compiled one at a time (module.compile()) they take what is told");
+                  "took 0.8 to " ECH_REMAT_GRAPH_MARGIN " times the memory that is told; " ECH_REMAT_APART);
     say_declined(&round.remat, diag);
     return both && out != NULL ? ech_remat_write(&nested.remat, diag, error) : g_steal_pointer(&out);
 }

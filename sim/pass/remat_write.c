@@ -896,6 +896,8 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     ech_edit_loops(&w->e, s->n_buffers);
     if (ech_survey_has_places(s))
         tell_margin(r, builder);
+    if (r->in_graph)
+        ech_trace_builder_set_property(builder, "graph_takes_up_to", ECH_REMAT_GRAPH_MARGIN);
     EchTrace *out = ech_trace_builder_finish(builder, error);
     if (out != NULL)
         say(w, diag);

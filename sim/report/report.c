@@ -234,7 +234,7 @@ EchBytes ech_report_brought_first(const EchReport *report)
 
 EchBytes ech_report_may_need(const EchReport *report)
 {
-    static const char *const margins[] = {"remat_takes_up_to", "schedule_takes_up_to", "shard_takes_up_to"};
+    static const char *const margins[] = {"remat_takes_up_to", "schedule_takes_up_to", "shard_takes_up_to", "graph_takes_up_to"};
     const char *times = NULL;
     for (size_t i = 0; i < G_N_ELEMENTS(margins) && !times; i++)
         times = ech_trace_get_property(report->trace, margins[i]);

@@ -439,6 +439,15 @@ static void append_narrow(GString *out, const EchReport *report, EchBytes most, 
     if (most == 0)
         return;
     g_autofree char *bytes = ech_format_bytes(most);
+    const char *graph = ech_trace_get_property(report->trace, "graph_takes_up_to");
+    if (graph) {
+        g_autofree char *said =
+            g_strdup_printf("Checkpoints within one graph of torch.compile have taken up to %s times what remat says; that would be %s of hbm. "
+                            "Modules compiled one at a time (module.compile()) take what is told.",
+                            graph, bytes);
+        ech_text_wrap(out, "  ", said, columns);
+        return;
+    }
     const char *times = ech_trace_get_property(report->trace, "remat_takes_up_to");
     bool early = ech_report_fetched_early(report) > 0;
     const char *scheduled = ech_trace_get_property(report->trace, "schedule_takes_up_to");
