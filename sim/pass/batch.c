@@ -47,7 +47,6 @@ typedef struct {
     bool *stays;       /* Per buffer: it outlives that turn. */
     bool *is_kept;     /* Per buffer: backward passes of other turns write it, too: a bucket. */
     bool *syncs;       /* Per op: it sums gradients up over devices, or brings them to where that is done; of the last part alone (no_sync()). */
-    EchId *waits;      /* Per buffer: of a gradient that goes when such an op has brought it to what an optimizer reads, that op; else ECH_NONE. */
     bool *is_held;     /* Per buffer: a gradient of a turn, brought by such an op to where an optimizer reads it, and let go. */
     EchId *left;       /* Per op: of a FREE in a turn of what was there before, what the turn leaves in its place; else ECH_NONE. */
     bool *is_late;     /* Per op: of any other such FREE, the turn uses before that what goes: all parts do. */
@@ -59,11 +58,6 @@ typedef struct {
     EchBytes added;    /* Gradients that are added to others, of a part. */
 } Writer;
 
-static uint64_t scaled(uint64_t count, double times)
-{
-    return count == 0 || times == 1 ? count : MAX((uint64_t)MIN((double)count * times + 0.5, 0x1p62), 1);
-}
-
 /* ---- turns ---- */
 
 /* Whether op @op works on rows that a step has of its own: what it writes of them is let go at some time. @goes_at: per buffer, or
@@ -73,7 +67,7 @@ static bool is_of_step(const EchBatch *b, EchId op, const EchId *goes_at)
     const EchOp *o = &b->s->ops[op];
     bool is = false;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
-        EchId a = ech_survey_root(b->s, b->s->uses[u].buffer);
+        EchId a = ech_survey_used(b->s, u);
         is |= b->s->uses[u].access == ECH_WRITE && b->has[a] && goes_at[a] != ECH_NONE;
     }
     return is;
@@ -88,7 +82,7 @@ static EchId asked_for_before(const EchBatch *b, const Turn *turn, const EchId *
         const EchOp *o = &s->ops[i];
         bool changes = b->part[i] != ECH_PART_ELSE;
         for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
-            changes |= s->uses[u].access == ECH_WRITE && s->buffers[ech_survey_root(s, s->uses[u].buffer)].role == ECH_ROLE_PARAMETER;
+            changes |= s->uses[u].access == ECH_WRITE && s->buffers[ech_survey_used(s, u)].role == ECH_ROLE_PARAMETER;
         if (changes)
             break;
         EchId goes = o->kind == ECH_OP_ALLOC ? goes_at[o->target] : ECH_NONE;
@@ -164,7 +158,7 @@ static void find_stays(Writer *w, guint t, EchId *used)
         if (o->kind == ECH_OP_ALLOC || (o->kind == ECH_OP_FREE && w->of_turn[o->target] == t + 1))
             w->stays[o->target] = o->kind == ECH_OP_ALLOC;
         for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
-            used[ech_survey_root(s, s->uses[u].buffer)] = i;
+            used[ech_survey_used(s, u)] = i;
     }
     for (EchId i = turn->first; i <= turn->last; i++) {
         EchId a = s->ops[i].target;
@@ -184,7 +178,7 @@ static void find_late(Writer *w, guint t)
     for (EchId i = turn->first; i <= turn->last; i++) {
         const EchOp *o = &s->ops[i];
         for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
-            g_hash_table_add(used, GUINT_TO_POINTER(ech_survey_root(s, s->uses[u].buffer)));
+            g_hash_table_add(used, GUINT_TO_POINTER(ech_survey_used(s, u)));
         w->is_late[i] = o->kind == ECH_OP_FREE && g_hash_table_contains(used, GUINT_TO_POINTER(o->target));
     }
 }
@@ -196,7 +190,7 @@ static void find_kept(Writer *w)
     for (guint t = 0; t < w->turns->len; t++)
         for (EchId i = g_array_index(w->turns, Turn, t).first; i <= g_array_index(w->turns, Turn, t).last; i++)
             for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++) {
-                EchId a = ech_survey_root(s, s->uses[u].buffer);
+                EchId a = ech_survey_used(s, u);
                 w->is_kept[a] |= s->uses[u].access == ECH_WRITE && w->b->part[i] == ECH_PART_BACKWARD && w->of_turn[a] > 0 && w->of_turn[a] != t + 1;
             }
     guint n = 0;
@@ -257,7 +251,7 @@ static void find_syncs(Writer *w)
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *o = &s->ops[i];
         for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
-            EchId a = ech_survey_root(s, s->uses[u].buffer);
+            EchId a = ech_survey_used(s, u);
             bool sums = o->kind == ECH_OP_COLLECTIVE && o->collective == ECH_COLLECTIVE_ALL_REDUCE && b->is_weights[a];
             w->syncs[i] |= sums;
             is_bucket[a] |= sums && (s->buffers[a].resident || !is_gradient(w, a));
@@ -268,13 +262,13 @@ static void find_syncs(Writer *w)
         const EchOp *o = &s->ops[i];
         bool fills = false, brings = false;
         for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
-            EchId a = ech_survey_root(s, s->uses[u].buffer);
+            EchId a = ech_survey_used(s, u);
             brings |= is_bucket[a] && !is_read[a];
             fills |= is_bucket[a] && is_read[a] && b->part[i] == ECH_PART_BACKWARD && s->uses[u].access == ECH_WRITE && o->kind == ECH_OP_KERNEL;
         }
         w->syncs[i] |= (brings || fills) && ech_op_is_work(o);
         for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && fills; u++) {
-            EchId a = ech_survey_root(s, s->uses[u].buffer);
+            EchId a = ech_survey_used(s, u);
             w->is_held[a] |= s->uses[u].access == ECH_READ && !is_bucket[a] && w->of_turn[a] > 0 && !w->stays[a] && b->is_weights[a];
         }
     }
@@ -291,8 +285,8 @@ static void scale_buffers(Writer *w)
         if (share == 1)
             continue;
         w->n_arrays += buffer->bytes > 0;
-        buffer->bytes = scaled(buffer->bytes, share);
-        buffer->dense = scaled(buffer->dense, share);
+        buffer->bytes = ech_batch_scaled(buffer->bytes, share);
+        buffer->dense = ech_batch_scaled(buffer->dense, share);
         if (buffer->alias_of != ECH_NONE) { /* which comes first */
             EchBytes whole = ech_trace_builder_peek_buffer(w->e.builder, buffer->alias_of)->bytes;
             buffer->alias_offset = MIN((uint64_t)((double)buffer->alias_offset * share), whole);
@@ -309,11 +303,11 @@ static void scale_buffers(Writer *w)
 static EchBytes moved(const Writer *w, uint32_t use, bool product, double rows)
 {
     const EchSurvey *s = w->b->s;
-    EchId a = ech_survey_root(s, s->uses[use].buffer);
+    EchId a = ech_survey_used(s, use);
     EchBytes bytes = s->uses[use].bytes, whole = s->buffers[a].bytes;
     if (w->b->has[a] || whole == 0) /* 0: it is not told what that is */
-        return scaled(bytes, rows);
-    return product || bytes >= whole ? bytes : MIN(scaled(bytes, rows), whole);
+        return ech_batch_scaled(bytes, rows);
+    return product || bytes >= whole ? bytes : MIN(ech_batch_scaled(bytes, rows), whole);
 }
 
 /* @launch without whom it meets in traces of other ranks, which would meet it once. */
@@ -343,8 +337,8 @@ static void put(Writer *w, EchId op, double times)
         g_autofree char *launch = ech_batch_launch(w->b, op, rows);
         o.launch = launch ? ech_trace_builder_string(w->e.builder, launch, -1) : o.launch;
         o.recorded = (EchRecorded){ECH_TIME_NONE, ECH_TIME_NONE};
-        o.estimate = o.estimate == ECH_TIME_NONE ? ECH_TIME_NONE : (EchTime)scaled((uint64_t)o.estimate, rows);
-        o.bytes = o.kind == ECH_OP_COPY || o.kind == ECH_OP_COLLECTIVE ? scaled(o.bytes, rows) : o.bytes;
+        o.estimate = o.estimate == ECH_TIME_NONE ? ECH_TIME_NONE : (EchTime)ech_batch_scaled((uint64_t)o.estimate, rows);
+        o.bytes = o.kind == ECH_OP_COPY || o.kind == ECH_OP_COLLECTIVE ? ech_batch_scaled(o.bytes, rows) : o.bytes;
     }
     if (w->parts > 1)
         o.launch = alone(w, o.launch);
@@ -356,7 +350,7 @@ static void put(Writer *w, EchId op, double times)
         ech_edit_dep(&w->e, &s->deps[d], 0);
     for (uint32_t k = was->first_work; k < was->first_work + was->n_work; k++) {
         const EchWork *work = &ech_trace_work(s->t)[k];
-        ech_trace_builder_work(w->e.builder, (EchWorkUnit)work->unit, (EchDtype)work->dtype, rows == 1 ? work->count : scaled(work->count, rows),
+        ech_trace_builder_work(w->e.builder, (EchWorkUnit)work->unit, (EchDtype)work->dtype, rows == 1 ? work->count : ech_batch_scaled(work->count, rows),
                                (EchOrigin)work->origin);
     }
     if (o.queue == s->core)
@@ -418,7 +412,7 @@ static void put_part(Writer *w, EchId i, guint t, uint64_t part)
     bool asks = o->kind == ECH_OP_ALLOC, frees = o->kind == ECH_OP_FREE, own = (asks || frees) && w->of_turn[a] == t + 1;
     bool is_last = part + 1 == w->parts;
     for (uint32_t u = o->first_use; part > 0 && w->syncs[i] && u < o->first_use + o->n_uses; u++) {
-        EchId b = ech_survey_root(s, s->uses[u].buffer);
+        EchId b = ech_survey_used(s, u);
         if (!w->is_held[b] || w->now[b] == b)
             continue;
         add_up(w, i, b);
@@ -445,7 +439,7 @@ static void put_part(Writer *w, EchId i, guint t, uint64_t part)
     }
     put(w, i, times);
     for (uint32_t u = o->first_use; part > 0 && u < o->first_use + o->n_uses; u++) {
-        EchId b = ech_survey_root(s, s->uses[u].buffer);
+        EchId b = ech_survey_used(s, u);
         if (w->before[b] == ECH_NONE)
             continue;
         let_go(w, i, w->before[b]);

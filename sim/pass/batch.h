@@ -22,5 +22,10 @@ bool ech_batch_init(EchBatch *batch, const EchSurvey *survey);
 void ech_batch_clear(EchBatch *batch);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchBatch, ech_batch_clear)
 
+/** @count of what has rows with @times as many: none is none, else one at least. */
+static inline uint64_t ech_batch_scaled(uint64_t count, double times)
+{
+    return count == 0 || times == 1 ? count : MAX((uint64_t)MIN((double)count * times + 0.5, 0x1p62), 1);
+}
 /** The launch of kernel @op with @times as many rows, as text; NULL: as it was. Owned by the caller. */
 char *ech_batch_launch(const EchBatch *batch, EchId op, double times);

@@ -5,12 +5,8 @@
 
 /* Bytes up to which an array is no array but a loss, a counter, a seed. */
 enum { SMALL = 512 };
-enum { MAX_ROUNDS = 8 };
-
-static EchId used(const EchSurvey *s, uint32_t use)
-{
-    return ech_survey_root(s, s->uses[use].buffer);
-}
+/* Times that all is looked at; arrays of an op that are compared with one another, kernels of one operator. */
+enum { MAX_ROUNDS = 8, MAX_ARRAYS = 64, MAX_KERNELS = 64 };
 
 /* ---- weights, and what gradients are made of ---- */
 
@@ -27,12 +23,12 @@ static bool moves(const EchBatch *b, EchId op)
     EchBytes read = 0, written = 0, largest = 0;
     bool only = true;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
-        EchBytes bytes = s->buffers[used(s, u)].bytes <= SMALL ? 0 : s->uses[u].bytes;
+        EchBytes bytes = s->buffers[ech_survey_used(s, u)].bytes <= SMALL ? 0 : s->uses[u].bytes;
         bool reads = s->uses[u].access == ECH_READ;
         read = ech_bytes_add(read, reads ? bytes : 0);
         written = ech_bytes_add(written, reads ? 0 : bytes);
         largest = MAX(largest, reads ? bytes : 0);
-        only &= reads || bytes == 0 || b->is_weights[used(s, u)];
+        only &= reads || bytes == 0 || b->is_weights[ech_survey_used(s, u)];
     }
     bool as_much = read == written || largest == written || (is_cast(s, op) && (read == 2 * written || 2 * read == written));
     return only && (o->kind == ECH_OP_COLLECTIVE || (written > 0 && as_much && !ech_survey_has_products(s, op)));
@@ -45,8 +41,8 @@ static void find_weights(EchBatch *b)
     bool trains = false;
     for (EchId i = 0; i < s->n; i++)
         for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++) {
-            is_read[used(s, u)] |= b->part[i] == ECH_PART_OPTIMIZER && s->uses[u].access == ECH_READ;
-            is_left[used(s, u)] |= b->part[i] == ECH_PART_BACKWARD && s->uses[u].access == ECH_WRITE;
+            is_read[ech_survey_used(s, u)] |= b->part[i] == ECH_PART_OPTIMIZER && s->uses[u].access == ECH_READ;
+            is_left[ech_survey_used(s, u)] |= b->part[i] == ECH_PART_BACKWARD && s->uses[u].access == ECH_WRITE;
             trains |= b->part[i] == ECH_PART_BACKWARD;
         }
     for (EchId a = 0; a < s->n_buffers; a++) {
@@ -58,12 +54,13 @@ static void find_weights(EchBatch *b)
         const EchOp *o = &s->ops[i];
         bool makes = false;
         for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && b->part[i] == ECH_PART_BACKWARD; u++)
-            makes |= s->uses[u].access == ECH_WRITE && b->is_weights[used(s, u)] && s->buffers[used(s, u)].role != ECH_ROLE_PARAMETER;
+            makes |= s->uses[u].access == ECH_WRITE && b->is_weights[ech_survey_used(s, u)] && s->buffers[ech_survey_used(s, u)].role != ECH_ROLE_PARAMETER;
         if (!makes || !moves(b, i))
             continue;
         for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
-            if (s->uses[u].access == ECH_READ && s->buffers[used(s, u)].role != ECH_ROLE_INPUT && s->uses[u].bytes == s->buffers[used(s, u)].bytes)
-                b->is_weights[used(s, u)] = true; /* not a library's workspace */
+            if (s->uses[u].access == ECH_READ && s->buffers[ech_survey_used(s, u)].role != ECH_ROLE_INPUT &&
+                s->uses[u].bytes == s->buffers[ech_survey_used(s, u)].bytes)
+                b->is_weights[ech_survey_used(s, u)] = true; /* not a library's workspace */
     }
 }
 
@@ -83,10 +80,10 @@ static bool leaves_gradient(const EchBatch *b, EchId i)
     EchGpuLaunch gpu;
     unsigned rows = 0, others = 0, parts = 0;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
-        bool reads = s->uses[u].access == ECH_READ && s->buffers[used(s, u)].bytes > SMALL;
-        rows += reads && b->has[used(s, u)];
-        others += reads && !b->has[used(s, u)];
-        parts += s->uses[u].access == ECH_WRITE && s->uses[u].bytes < s->buffers[used(s, u)].bytes;
+        bool reads = s->uses[u].access == ECH_READ && s->buffers[ech_survey_used(s, u)].bytes > SMALL;
+        rows += reads && b->has[ech_survey_used(s, u)];
+        others += reads && !b->has[ech_survey_used(s, u)];
+        parts += s->uses[u].access == ECH_WRITE && s->uses[u].bytes < s->buffers[ech_survey_used(s, u)].bytes;
     }
     bool product = ech_survey_has_products(s, i) && ech_gpu_launch_parse(ech_trace_string(s->t, o->launch), &gpu) && gpu.m > 0 && gpu.batch == 1;
     bool clears = rows + others + parts == 0 && strstr(ech_trace_string(s->t, o->stack), "embedding_dense_backward") != NULL;
@@ -100,10 +97,10 @@ static bool repeats(const EchBatch *b, EchId i)
     const EchOp *o = &s->ops[i];
     EchBytes read = 0, written = 0;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
-        bool weights = b->is_weights[used(s, u)], reads = s->uses[u].access == ECH_READ;
-        if (s->buffers[used(s, u)].bytes > SMALL && (weights || (reads ? read : written) > 0))
+        bool weights = b->is_weights[ech_survey_used(s, u)], reads = s->uses[u].access == ECH_READ;
+        if (s->buffers[ech_survey_used(s, u)].bytes > SMALL && (weights || (reads ? read : written) > 0))
             return false;
-        *(reads ? &read : &written) += s->buffers[used(s, u)].bytes > SMALL ? s->buffers[used(s, u)].bytes : 0;
+        *(reads ? &read : &written) += s->buffers[ech_survey_used(s, u)].bytes > SMALL ? s->buffers[ech_survey_used(s, u)].bytes : 0;
     }
     EchGpuLaunch gpu;
     bool known = ech_gpu_launch_parse(ech_trace_string(s->t, o->launch), &gpu) && gpu.elements > 0;
@@ -117,10 +114,10 @@ static bool goes_along(const EchBatch *b, EchId i, uint32_t use, const bool *is_
 {
     const EchSurvey *s = b->s;
     const EchOp *o = &s->ops[i];
-    const EchBuffer *buffer = &s->buffers[used(s, use)];
-    bool alike = false;
-    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && !is_made[used(s, use)] && !ech_survey_has_products(s, i); u++)
-        alike |= b->has[used(s, u)] && s->buffers[used(s, u)].bytes == buffer->bytes;
+    const EchBuffer *buffer = &s->buffers[ech_survey_used(s, use)];
+    bool alike = false, may = o->n_uses <= MAX_ARRAYS && !is_made[ech_survey_used(s, use)] && !ech_survey_has_products(s, i);
+    for (uint32_t u = o->first_use; may && u < o->first_use + o->n_uses; u++)
+        alike |= b->has[ech_survey_used(s, u)] && s->buffers[ech_survey_used(s, u)].bytes == buffer->bytes;
     return s->uses[use].access == ECH_READ && (alike || (buffer->resident && buffer->role == ECH_ROLE_UNKNOWN && !is_in_module(s, i)));
 }
 
@@ -131,24 +128,24 @@ static bool follow(EchBatch *b, EchId i, bool *is_made)
     const EchOp *o = &s->ops[i];
     bool any = false, reads = false, news = false;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
-        bool of_device = s->uses[u].access == ECH_READ && !ech_survey_is_host(s, s->buffers[used(s, u)].memory);
-        any |= s->uses[u].access == ECH_READ && b->has[used(s, u)];
-        reads |= of_device && s->buffers[used(s, u)].bytes > SMALL;
+        bool of_device = s->uses[u].access == ECH_READ && !ech_survey_is_host(s, s->buffers[ech_survey_used(s, u)].memory);
+        any |= s->uses[u].access == ECH_READ && b->has[ech_survey_used(s, u)];
+        reads |= of_device && s->buffers[ech_survey_used(s, u)].bytes > SMALL;
     }
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
-        is_made[used(s, u)] |= reads && s->uses[u].access == ECH_WRITE;
+        is_made[ech_survey_used(s, u)] |= reads && s->uses[u].access == ECH_WRITE;
     any |= repeats(b, i);
     bool gradient = leaves_gradient(b, i);
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && gradient; u++)
-        b->is_weights[used(s, u)] |= s->uses[u].access == ECH_WRITE && !b->has[used(s, u)] && s->buffers[used(s, u)].bytes > 0;
+        b->is_weights[ech_survey_used(s, u)] |= s->uses[u].access == ECH_WRITE && !b->has[ech_survey_used(s, u)] && s->buffers[ech_survey_used(s, u)].bytes > 0;
     if (!any && (reads || b->part[i] == ECH_PART_BACKWARD || is_in_module(s, i)))
         return false;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
-        const EchBuffer *buffer = &s->buffers[used(s, u)];
-        bool may = !b->is_weights[used(s, u)] && buffer->bytes > SMALL && !buffer->direct;
+        const EchBuffer *buffer = &s->buffers[ech_survey_used(s, u)];
+        bool may = !b->is_weights[ech_survey_used(s, u)] && buffer->bytes > SMALL && !buffer->direct;
         bool has = may && (s->uses[u].access == ECH_WRITE || (any && goes_along(b, i, u, is_made)));
-        news |= has && !b->has[used(s, u)];
-        b->has[used(s, u)] |= has;
+        news |= has && !b->has[ech_survey_used(s, u)];
+        b->has[ech_survey_used(s, u)] |= has;
     }
     return news;
 }
@@ -160,7 +157,7 @@ static void find_workspaces(EchBatch *b)
     g_autofree bool *is_used = g_new0(bool, s->n_buffers + 1);
     for (EchId i = 0; i < s->n; i++)
         for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++)
-            is_used[used(s, u)] = true;
+            is_used[ech_survey_used(s, u)] = true;
     g_autoptr(GArray) asked = g_array_new(FALSE, FALSE, sizeof(EchId)); /* unused buffers since the last op that works */
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *o = &s->ops[i];
@@ -201,7 +198,8 @@ static bool find_left(EchBatch *b)
 typedef struct {
     EchId stack;
     EchId first, end; /* ops */
-    bool rows;        /* one of them uses rows */
+    unsigned n;
+    bool rows; /* one of them uses rows */
 } Call;
 
 /* A kernel of which it is not told what it uses (a library's, in its workspace) works on rows where the other kernels of its operator do, but not where what it
@@ -214,11 +212,12 @@ static void follow_call(const EchBatch *b, const Call *call)
         EchBytes read = 0;
         bool told = !ech_op_is_work(o) || o->n_uses == 0, of_weights = false;
         for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
-            told |= s->buffers[used(s, u)].bytes > 0;
+            told |= s->buffers[ech_survey_used(s, u)].bytes > 0;
             read = ech_bytes_add(read, s->uses[u].access == ECH_READ ? s->uses[u].bytes : 0);
         }
-        for (uint32_t u = s->ops[call->first].first_use; !told && u < s->ops[call->end - 1].first_use + s->ops[call->end - 1].n_uses; u++)
-            of_weights |= b->is_weights[used(s, u)] && s->uses[u].bytes == read;
+        uint32_t first = s->ops[call->first].first_use, end = s->ops[call->end - 1].first_use + s->ops[call->end - 1].n_uses;
+        for (uint32_t u = first; !told && u < MIN(end, first + MAX_KERNELS * MAX_ARRAYS); u++)
+            of_weights |= b->is_weights[ech_survey_used(s, u)] && s->uses[u].bytes == read;
         b->works[i] |= !told && !of_weights;
     }
 }
@@ -232,11 +231,12 @@ static void find_works(EchBatch *b)
         if (!ech_op_is_work(o))
             continue;
         for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && b->part[i] != ECH_PART_OPTIMIZER; u++)
-            b->works[i] |= b->has[used(s, u)];
-        if (o->stack != call.stack || o->stack == ECH_NONE) {
+            b->works[i] |= b->has[ech_survey_used(s, u)];
+        if (o->stack != call.stack || o->stack == ECH_NONE || call.n == MAX_KERNELS) {
             follow_call(b, &call);
-            call = (Call){o->stack, i, i, false};
+            call = (Call){.stack = o->stack, .first = i};
         }
+        call.n++;
         call.end = i + 1;
         call.rows |= b->works[i];
     }
@@ -289,11 +289,6 @@ void ech_batch_clear(EchBatch *batch)
 
 /* ---- launches ---- */
 
-static uint64_t scaled(uint64_t value, double times)
-{
-    return value == 0 ? 0 : MAX((uint64_t)MIN((double)value * times + 0.5, 0x1p62), 1);
-}
-
 /* Which of a product's sizes its rows are: what is summed over where the result has none; the batch of products where all of it has rows; else the one that the
  * weights have not, of convolutions that of pixels. */
 static uint64_t *rows_of_product(const EchBatch *b, EchId op, EchGpuLaunch *gpu, bool result)
@@ -307,7 +302,7 @@ static uint64_t *rows_of_product(const EchBatch *b, EchId op, EchGpuLaunch *gpu,
     if (strstr(ech_trace_string(s->t, o->name), "convolution") != NULL)
         return &gpu->m;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
-        if (s->uses[u].access != ECH_READ || b->has[used(s, u)])
+        if (s->uses[u].access != ECH_READ || b->has[ech_survey_used(s, u)])
             continue;
         is_left |= s->uses[u].bytes == left;
         is_right |= s->uses[u].bytes == right;
@@ -322,9 +317,9 @@ static void scale_product(const EchBatch *b, EchId op, EchGpuLaunch *gpu, bool r
 {
     uint64_t left = gpu->batch * gpu->m * gpu->k, right = gpu->batch * gpu->k * gpu->n, turned = gpu->turned;
     uint64_t *rows = rows_of_product(b, op, gpu, result);
-    *rows = scaled(*rows, times);
+    *rows = ech_batch_scaled(*rows, times);
     uint64_t now_left = gpu->batch * gpu->m * gpu->k, now_right = gpu->batch * gpu->k * gpu->n;
-    gpu->turned = turned == left ? now_left : turned == right ? now_right : turned == left + right ? now_left + now_right : scaled(turned, times);
+    gpu->turned = turned == left ? now_left : turned == right ? now_right : turned == left + right ? now_left + now_right : ech_batch_scaled(turned, times);
 }
 
 /* The dimension of a grid that goes over rows. */
@@ -349,8 +344,8 @@ static bool is_by_channels(const EchBatch *b, EchId op, const EchGpuName *name, 
     const EchOp *o = &s->ops[op];
     EchBytes weights = 0;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && name->kind == ECH_GPU_NORM; u++)
-        if (b->is_weights[used(s, u)])
-            weights = MAX(weights, s->buffers[used(s, u)].bytes);
+        if (b->is_weights[ech_survey_used(s, u)])
+            weights = MAX(weights, s->buffers[ech_survey_used(s, u)].bytes);
     return weights > 0 && gpu->columns * 4 != weights && gpu->columns * 2 != weights && (gpu->grid[0] * 4ul == weights || gpu->grid[0] * 2ul == weights);
 }
 
@@ -373,20 +368,20 @@ char *ech_batch_launch(const EchBatch *batch, EchId op, double times)
         if (s->uses[u].access != ECH_WRITE || s->uses[u].bytes < largest)
             continue;
         largest = s->uses[u].bytes;
-        result = batch->has[used(s, u)] || (s->buffers[used(s, u)].bytes == 0 && !name.filters);
+        result = batch->has[ech_survey_used(s, u)] || (s->buffers[ech_survey_used(s, u)].bytes == 0 && !name.filters);
     }
     uint64_t threads = ech_gpu_blocks(&gpu) * ech_gpu_threads(&gpu);
     bool by_channels = is_by_channels(batch, op, &name, &gpu);
     if (result && !by_channels && (threads == 0 || gpu.elements < LOOPS * threads)) {
         uint32_t *rows = rows_of_grid(batch, &gpu);
-        *rows = (uint32_t)MIN(scaled(*rows, times), UINT32_MAX);
+        *rows = (uint32_t)MIN(ech_batch_scaled(*rows, times), UINT32_MAX);
     }
     if (gpu.m > 0)
         scale_product(batch, op, &gpu, result, times);
-    gpu.rows = by_channels ? gpu.rows : scaled(gpu.rows, times);
-    gpu.columns = by_channels ? scaled(gpu.columns, times) : gpu.columns;
-    gpu.trips = by_channels ? (uint16_t)MIN(scaled(gpu.trips, times), UINT16_MAX) : gpu.trips;
-    gpu.elements = scaled(gpu.elements, times);
+    gpu.rows = by_channels ? gpu.rows : ech_batch_scaled(gpu.rows, times);
+    gpu.columns = by_channels ? ech_batch_scaled(gpu.columns, times) : gpu.columns;
+    gpu.trips = by_channels ? (uint16_t)MIN(ech_batch_scaled(gpu.trips, times), UINT16_MAX) : gpu.trips;
+    gpu.elements = ech_batch_scaled(gpu.elements, times);
     GString *text = g_string_new(NULL);
     ech_gpu_launch_print(&gpu, text);
     g_auto(GStrv) was = g_strsplit(ech_trace_string(s->t, o->launch), " ", -1);

@@ -75,11 +75,6 @@ static inline EchShardTurn *ech_shard_turn(const EchShardStep *step, uint32_t tu
 {
     return &g_array_index(step->turns, EchShardTurn, turn);
 }
-/** The array that a use is of. */
-static inline EchId ech_shard_used(const EchSurvey *survey, uint32_t use)
-{
-    return ech_survey_root(survey, survey->uses[use].buffer);
-}
 
 /** Whether an optimizer of PyTorch runs in a trace. */
 bool ech_shard_is_pytorch(const EchSurvey *survey);

@@ -144,7 +144,7 @@ static bool follows_weights(const EchShardStep *d, EchId buffer)
         const EchOp *o = &s->ops[d->users.op[k]];
         bool beside = false;
         for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
-            beside |= d->owner[ech_shard_used(s, u)] != 0;
+            beside |= d->owner[ech_survey_used(s, u)] != 0;
         follows = beside && d->part[d->users.op[k]] == ECH_PART_ELSE;
     }
     return follows;
@@ -157,7 +157,7 @@ static void find_optimizers(EchShardStep *d, bool copies)
     g_autofree bool *made = g_new0(bool, s->n_buffers + 1);
     for (EchId i = 0; i < s->n; i++)
         for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++) {
-            EchId b = ech_shard_used(s, u);
+            EchId b = ech_survey_used(s, u);
             d->is_read[b] |= d->part[i] == ECH_PART_OPTIMIZER && s->uses[u].access == ECH_READ;
             made[b] |= d->part[i] == ECH_PART_BACKWARD && s->uses[u].access == ECH_WRITE;
         }
@@ -199,7 +199,7 @@ static void find_sums(EchShardStep *d, const EchShardOptions *o)
         const EchOp *op = &s->ops[i];
         if (op->kind != ECH_OP_COLLECTIVE || op->collective != ECH_COLLECTIVE_ALL_REDUCE || op->n_uses == 0)
             continue;
-        EchId b = ech_shard_used(s, op->first_use);
+        EchId b = ech_survey_used(s, op->first_use);
         if (!d->is_bucket[b])
             d->is_bucket[b] = holds_gradients(d, b);
         d->syncs[i] = d->is_bucket[b] || d->is_gradient[b];
@@ -209,7 +209,7 @@ static void find_sums(EchShardStep *d, const EchShardOptions *o)
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *op = &s->ops[i];
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses && d->part[i] != ECH_PART_OPTIMIZER; u++)
-            d->syncs[i] |= d->is_bucket[ech_shard_used(s, u)] && ech_op_is_work(op) && (!d->is_gradient[ech_shard_used(s, u)] || is_hook(s, i));
+            d->syncs[i] |= d->is_bucket[ech_survey_used(s, u)] && ech_op_is_work(op) && (!d->is_gradient[ech_survey_used(s, u)] || is_hook(s, i));
     }
     d->over = o->over > 0 ? (uint32_t)o->over : sum ? sum->memory_from : 0;
     const char *launch = sum && sum->memory_from == d->over ? ech_trace_string(s->t, sum->launch) : "", *meets = strstr(launch, " meets=");
@@ -226,7 +226,7 @@ static void find_left(EchShardStep *d)
         const EchOp *o = &s->ops[i];
         others |= o->kind == ECH_OP_COLLECTIVE && o->collective == ECH_COLLECTIVE_ALL_REDUCE && !d->syncs[i];
         for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && d->part[i] == ECH_PART_ELSE; u++) /* their norm */
-            others |= d->is_gradient[ech_shard_used(s, u)] && !d->syncs[i] && s->uses[u].access == ECH_READ;
+            others |= d->is_gradient[ech_survey_used(s, u)] && !d->syncs[i] && s->uses[u].access == ECH_READ;
     }
     g_autofree bool *before_sum = g_new0(bool, s->n + 1);
     for (EchId i = (EchId)s->n; i-- > 0;) {
@@ -312,7 +312,7 @@ static void note_way(EchShardStep *d, uint32_t turn, EchId op)
     const EchSurvey *s = d->s;
     const EchOp *o = &s->ops[op];
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
-        EchId to = ech_shard_used(s, u);
+        EchId to = ech_survey_used(s, u);
         if (s->uses[u].access != ECH_WRITE || !d->is_gradient[to] || d->home[to] != 0)
             continue;
         if (d->is_bucket[to])
@@ -337,7 +337,7 @@ static void go_backward(EchShardStep *d, Walk *w, EchId op)
     if (w->open[ECH_SHARD_ROOT] != 0)
         ech_shard_turn(d, w->open[ECH_SHARD_ROOT] - 1)->last = op;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
-        EchId b = ech_shard_used(s, u);
+        EchId b = ech_survey_used(s, u);
         bool reads = false, writes = false;
         if (w->holds[b] != 0 && w->holds[b] != UINT32_MAX) {
             EchShardTurn *of = ech_shard_turn(d, w->holds[b] - 1);
@@ -366,7 +366,7 @@ static void find_adds(EchShardStep *d)
         there[b] = s->buffers[b].resident;
     for (EchId i = 0; i < s->n; i++)
         for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++) {
-            EchId b = ech_shard_used(s, u);
+            EchId b = ech_survey_used(s, u);
             if (s->uses[u].access != ECH_WRITE || d->part[i] != ECH_PART_BACKWARD)
                 continue;
             d->adds[i] |= there[b] && d->is_gradient[b] && is_hook(s, i);
@@ -470,7 +470,7 @@ static bool is_split_already(const EchShardStep *d)
     for (EchId i = 0; i < s->n && !is; i++)
         for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++)
             is |= s->ops[i].kind == ECH_OP_COLLECTIVE && s->ops[i].collective == ECH_COLLECTIVE_REDUCE_SCATTER && s->uses[u].access == ECH_WRITE &&
-                  d->is_read[ech_shard_used(s, u)];
+                  d->is_read[ech_survey_used(s, u)];
     return is;
 }
 

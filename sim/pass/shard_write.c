@@ -368,7 +368,7 @@ static bool is_split(const Writer *w, EchId op)
     const EchOp *o = &d->s->ops[op];
     bool is = d->part[op] == ECH_PART_OPTIMIZER;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && !is; u++) {
-        EchId b = ech_shard_used(d->s, u);
+        EchId b = ech_survey_used(d->s, u);
         bool kept = d->is_gradient[b] && d->home[b] == 0 && !d->is_bucket[b];
         is = w->is_summed[b] || kept || (d->is_bucket[b] && d->is_gradient[b]) || (d->owner[b] != 0 && !w->units[d->owner[b] - 1].is_gathered);
     }
@@ -443,7 +443,7 @@ static void note_updated(Writer *w, EchId op)
 {
     const EchSurvey *s = w->d->s;
     for (uint32_t u = s->ops[op].first_use; u < s->ops[op].first_use + s->ops[op].n_uses; u++) {
-        EchId b = ech_shard_used(s, u);
+        EchId b = ech_survey_used(s, u);
         if (s->uses[u].access != ECH_WRITE || s->buffers[b].role != ECH_ROLE_PARAMETER || w->is_updated[b])
             continue;
         w->is_updated[b] = true;
@@ -548,7 +548,7 @@ static bool casts_weights(const EchShardStep *d)
     bool casts = false;
     for (EchId i = 0; i < s->n && !casts; i++)
         for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses && d->part[i] == ECH_PART_FORWARD; u++)
-            casts |= d->owner[ech_shard_used(s, u)] != 0 && strstr(ech_trace_string(s->t, s->ops[i].stack), "aten::_to_copy") != NULL;
+            casts |= d->owner[ech_survey_used(s, u)] != 0 && strstr(ech_trace_string(s->t, s->ops[i].stack), "aten::_to_copy") != NULL;
     return casts;
 }
 

@@ -39,6 +39,11 @@ EchTime ech_survey_work_time(const EchSurvey *survey, EchId op);
 EchId ech_survey_at_level(const EchSurvey *survey, EchId op, EchId region);
 /** The buffer that is no alias behind @buffer; ECH_NONE for ECH_NONE. */
 EchId ech_survey_root(const EchSurvey *survey, EchId buffer);
+/** That behind what use @use is of; uses count as EchOp.first_use does. */
+static inline EchId ech_survey_used(const EchSurvey *survey, uint32_t use)
+{
+    return ech_survey_root(survey, survey->uses[use].buffer);
+}
 /** Whether a memory of the trace is the host's. */
 bool ech_survey_is_host(const EchSurvey *survey, EchId memory);
 /** The name of the memory that what goes to the host goes to: the tier, else its pinned one; "host" without a device. */
