@@ -281,7 +281,7 @@ $ for p in '' 'remat:modules=blocks.*' 'shard:over=8'; do echelon run --trace tr
     head (Linear)                 2.36 ms   20.5 % ####................  730 us, -, 1.63 ms
     blocks.*.up (Linear)           783 us    6.8 % #...................  200 us, 200 us, 382 us
   - remat: 72 arrays (1.64 GiB) made again instead of kept: 78 kernels run again, 1.70 ms by their own times
-  - remat: these modules are parts of a graph of torch.compile, which decides itself when gradients are computed: 14 steps checkpointed so took 0.8 to 1.3 times the memory that is told; compiled one at a time (module.compile()) they take what is told
+  - remat: these modules are parts of a graph of torch.compile, which decides itself when gradients are computed: 14 steps checkpointed so took 0.8 to 1.3 times the memory that is told; modules compiled one at a time (module.compile()) take what is told
   It fits. hbm 4.14 GiB of 78.6 GiB (5 %), host 6 B of 2 TiB (0 %)
   It takes 11.2 ms, bound by hbm port (41 % of the critical path).
     head (Linear)                 2.41 ms   21.5 % ####................  730 us, -, 1.68 ms
