@@ -156,8 +156,8 @@ void ech_remat_decline(EchRemat *remat, const EchRematArray *array, EchRematReas
 static bool is_asked_for(const EchRemat *r, EchId buffer)
 {
     const EchBuffer *b = &r->s->buffers[buffer];
-    return b->role != ECH_ROLE_CONSTANT && b->role != ECH_ROLE_OUTPUT && b->role != ECH_ROLE_PARAMETER && b->role != ECH_ROLE_OPTIMIZER &&
-           b->bytes >= MAX(r->asked.above, 1) && ech_survey_fits_name(r->s, buffer, r->asked.names) &&
+    return b->role != ECH_ROLE_CONSTANT && b->role != ECH_ROLE_OUTPUT && b->role != ECH_ROLE_PARAMETER && b->role != ECH_ROLE_INPUT &&
+           b->role != ECH_ROLE_OPTIMIZER && b->bytes >= MAX(r->asked.above, 1) && ech_survey_fits_name(r->s, buffer, r->asked.names) &&
            (*r->asked.keep == '\0' || !ech_survey_fits_name(r->s, buffer, r->asked.keep));
 }
 
