@@ -101,8 +101,8 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
-   1  batch in two parts                   3.22 GiB         -  72.8 ms    x1.052
-   2  batch in four parts                  2.34 GiB         -  80.4 ms    x1.162
+   1  gradient accumulation in two         3.22 GiB         -  72.8 ms    x1.052
+   2  gradient accumulation in four        2.34 GiB         -  80.4 ms    x1.162
    3+ checkpoint each block                4.08 GiB         -  84.8 ms    x1.225
    4  optimizer on host                    3.96 GiB  1.35 GiB  93.1 ms    x1.346
    5+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.027

@@ -118,15 +118,12 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   with allocator pytorch:release:2.15, as recorded
 
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 3 GiB are there.
-  Do first: batch in four parts (2.34 GiB, 15.5 ms a step): for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync().
+  Do first: gradient accumulation in four (2.34 GiB, 15.5 ms a step): for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync().
   A batch of 3 fits as it is (8 now): 2.44 GiB, 6.39 ms a step, 0.69 times the rows a second.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 1GiB --step last | grep batch
   No smaller batch fits as it is (8 now): one of 1 needs 1.76 GiB.
-   2  checkpoint each, batch row by row    1.80 GiB         -        -         -
-   3+ batch row by row                     1.90 GiB         -        -         -
-   4  batch in four parts                  2.34 GiB         -        -         -
-   5  checkpoint each, batch in two        2.92 GiB         -        -         -
-   7+ batch in two parts                   3.21 GiB         -        -         -
+   2  checkpoint each, micro-batches of 1  1.80 GiB         -        -         -
+   3+ micro-batches of one                 1.90 GiB         -        -         -
    2, 5  torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x) of blocks.*; and for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()
    3, 7  for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync(); and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
    4  for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()
