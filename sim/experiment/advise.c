@@ -15,8 +15,8 @@
 /* Lines that hold less than one part in TRIFLE of what the first one does are not told. */
 enum { MOST_DEVICES = 3, MOST_LINES = 5, TRIFLE = 100 };
 
-/* Batches are tried up to so many times as large as the one there is; so many at a time. */
-enum { MOST_TIMES = 64, PROBES = 3 };
+/* Batches are tried up to so many times as large as the one there is; so many at a time; and row by row where there are no more, since each is run. */
+enum { MOST_TIMES = 64, PROBES = 3, MOST_ROWS = 32 };
 
 /* Memory that nobody runs short of. */
 #define ROOMY "64TiB"
@@ -763,7 +763,7 @@ static bool is_divisible(const Advise *a, const Measure *m)
     for (size_t i = 0; m->passes[i]; i++) {
         const char *parts = g_str_has_prefix(m->passes[i], ROW_BY_ROW) ? m->passes[i] + strlen(ROW_BY_ROW) : NULL;
         uint64_t n = parts ? g_ascii_strtoull(parts, NULL, 10) : 0;
-        is &= !parts || (n == 0 ? a->advice->batch > 4 : a->advice->batch >= n && a->advice->batch % n == 0);
+        is &= !parts || (n == 0 ? a->advice->batch > 4 && a->advice->batch <= MOST_ROWS : a->advice->batch >= n && a->advice->batch % n == 0);
     }
     return is;
 }

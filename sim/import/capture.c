@@ -1347,8 +1347,9 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
     g_free(foreign.queues);
     if (capture->uses->len > 0) {
         ech_roles_infer(capture->builder, capture->given);
-        if (usual_rows(capture) > 0)
-            ech_trace_builder_printf_property(capture->builder, ECH_TRACE_BATCH, "%" G_GUINT64_FORMAT, usual_rows(capture));
+        uint64_t rows = usual_rows(capture);
+        if (rows > 0)
+            ech_trace_builder_printf_property(capture->builder, ECH_TRACE_BATCH, "%" G_GUINT64_FORMAT, rows);
         ech_diag_note(capture->import->diag, "kernels_of_untold_arrays", capture->n_untold);
         ech_diag_note(capture->import->diag, "uses_of_no_array", capture->n_unknown);
         ech_diag_note(capture->import->diag, "uses_of_inferred_direction", capture->n_inferred);

@@ -121,19 +121,20 @@ def _direction(name, value, changed):
     return "inout " if name.startswith(("in_out_ptr", "ws_ptr")) else "out " if name.startswith("out_ptr") else "inout " if name in changed else ""
 
 
-# Elements of a block, and blocks, up to which and from which on more rows a block are quicker: what blocks of other kernels have, and two for each multiprocessor.
-BLOCK, BLOCKS = 2048, 264
+# Elements of a block, and blocks of each multiprocessor, up to which and from which on more rows a block are quicker: the former is what other kernels have.
+BLOCK, BLOCKS = 2048, 2
 
 
 def _likely(autotuner):
     """What would be chosen if kernels were timed: the first, as a rule; of short rows that are summed whole, which it takes one a block, as many a block as fill it."""
     hints, kind = getattr(autotuner, "size_hints", None), getattr(autotuner, "heuristic_type", None)
-    if not isinstance(hints, dict) or getattr(kind, "name", "") != "PERSISTENT_REDUCTION":
+    blocks = BLOCKS * (getattr(getattr(autotuner, "device_props", None), "multi_processor_count", None) or 0)
+    if not isinstance(hints, dict) or getattr(kind, "name", "") != "PERSISTENT_REDUCTION" or blocks == 0:
         return autotuner.configs[0]
     length = math.prod(hint for name, hint in hints.items() if name.startswith("r"))
-    rows = {id(config): config.kwargs.get("XBLOCK", 1) for config in autotuner.configs}
-    fit = [config for config in autotuner.configs if rows[id(config)] * length <= BLOCK and hints.get("x", 1) >= rows[id(config)] * BLOCKS]
-    return max(fit, key=lambda config: rows[id(config)], default=autotuner.configs[0])
+    rows = lambda config: config.kwargs.get("XBLOCK", 1)
+    fit = [config for config in autotuner.configs if rows(config) * length <= BLOCK and hints.get("x", 1) >= rows(config) * blocks]
+    return max(fit, key=rows, default=autotuner.configs[0])
 
 
 def _inductor(heuristics):
