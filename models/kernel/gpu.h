@@ -184,6 +184,8 @@ typedef struct {
 bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret);
 /** Prints it, only what is known. */
 void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out);
+/** @was with the shape of @launch in the place of its own, and its other words (what the host did for it) as they are. Owned by the caller. */
+char *ech_gpu_launch_change(const char *was, const EchGpuLaunch *launch) G_GNUC_WARN_UNUSED_RESULT;
 /** Lets what the launch says of the kernel stand over what was read of its name. */
 void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name);
 /** Blocks of the grid and threads of a block; 0 where not known. */

@@ -1284,6 +1284,22 @@ void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out)
     }
 }
 
+char *ech_gpu_launch_change(const char *was, const EchGpuLaunch *launch)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_auto(GStrv) words = g_strsplit(was, " ", -1);
+    ech_gpu_launch_print(launch, text);
+    for (gsize k = 0; words[k]; k++) {
+        const char *end = strchr(words[k], '=');
+        bool is_shape = end == NULL;
+        for (size_t f = 0; f < G_N_ELEMENTS(fields) && !is_shape; f++)
+            is_shape = strncmp(fields[f].name, words[k], (size_t)(end - words[k])) == 0 && fields[f].name[end - words[k]] == '\0';
+        if (!is_shape)
+            g_string_append_printf(text, "%s%s", text->len > 0 ? " " : "", words[k]);
+    }
+    return g_string_free(g_steal_pointer(&text), FALSE);
+}
+
 /* Rows of a block of a library's attention, as its grid is written (traces/capture/pretend/dnn.c). */
 #define LIBRARY_ROWS 128
 

@@ -4,6 +4,7 @@
 
 #include "models/kernel/gpu.h"
 #include "sim/pass/pass.h"
+#include "sim/trace/meets.h"
 #include "sim/trace/step.h"
 
 #include <math.h>
@@ -40,6 +41,7 @@ typedef struct {
     const EchBatch *b;
     double times;   /* Rows for each that there was... */
     uint64_t parts; /* ...in so many parts. */
+    uint64_t part;  /* That is written; outside of turns, 0. */
     EchEdit e;
     GArray *turns;     /* Turn */
     GArray *last;      /* Behind: gradients, by the last op of their turn that uses them. */
@@ -310,17 +312,6 @@ static EchBytes moved(const Writer *w, uint32_t use, bool product, double rows)
     return product || bytes >= whole ? bytes : MIN(ech_batch_scaled(bytes, rows), whole);
 }
 
-/* @launch without whom it meets in traces of other ranks, which would meet it once. */
-static EchId alone(Writer *w, EchId launch)
-{
-    const char *text = ech_trace_builder_peek_string(w->e.builder, launch), *meets = strstr(text, "meets=");
-    if (!meets)
-        return launch;
-    g_autofree char *rest = g_strndup(text, (size_t)(meets - text));
-    g_strchomp(rest);
-    return *rest ? ech_trace_builder_string(w->e.builder, rest, -1) : ECH_NONE;
-}
-
 /* Op @op as it is, on what stands for its arrays, with @times as many rows. */
 static void put(Writer *w, EchId op, double times)
 {
@@ -340,8 +331,10 @@ static void put(Writer *w, EchId op, double times)
         o.estimate = o.estimate == ECH_TIME_NONE ? ECH_TIME_NONE : (EchTime)ech_batch_scaled((uint64_t)o.estimate, rows);
         o.bytes = o.kind == ECH_OP_COPY || o.kind == ECH_OP_COLLECTIVE ? ech_batch_scaled(o.bytes, rows) : o.bytes;
     }
-    if (w->parts > 1)
-        o.launch = alone(w, o.launch);
+    if (w->parts > 1 && o.launch != ECH_NONE && *ech_meets_of(ech_trace_builder_peek_string(w->e.builder, o.launch))) {
+        g_autofree char *launch = ech_meets_in_part(ech_trace_builder_peek_string(w->e.builder, o.launch), w->part, w->parts);
+        o.launch = ech_trace_builder_string(w->e.builder, launch, -1);
+    }
     w->e.map[op] = ech_trace_builder_op(w->e.builder, o);
     for (uint32_t u = was->first_use; u < was->first_use + was->n_uses; u++)
         ech_trace_builder_use(w->e.builder, w->now[s->uses[u].buffer], (EchAccess)s->uses[u].access, rows == 1 ? s->uses[u].bytes : moved(w, u, product, rows),
@@ -402,12 +395,13 @@ static void add_up(Writer *w, EchId op, EchId gradient)
     w->added = ech_bytes_add(w->added, bytes);
 }
 
-/* Op @i of the turn @t in part @part. */
-static void put_part(Writer *w, EchId i, guint t, uint64_t part)
+/* Op @i of the turn @t in part w->part. */
+static void put_part(Writer *w, EchId i, guint t)
 {
     const EchSurvey *s = w->b->s;
     const EchOp *o = &s->ops[i];
     double times = w->times / (double)w->parts;
+    uint64_t part = w->part;
     EchId a = o->target;
     bool asks = o->kind == ECH_OP_ALLOC, frees = o->kind == ECH_OP_FREE, own = (asks || frees) && w->of_turn[a] == t + 1;
     bool is_last = part + 1 == w->parts;
@@ -451,15 +445,15 @@ static void put_turn(Writer *w, guint t, guint *next)
 {
     const Turn *turn = &g_array_index(w->turns, Turn, t);
     guint begin = *next;
-    for (uint64_t part = 0; part < w->parts; part++) {
+    for (w->part = 0; w->part < w->parts; w->part++) {
         *next = begin;
-        for (EchId i = turn->first; i <= turn->last && part > 0; i++) /* what the part before left stands for what was there before it */
+        for (EchId i = turn->first; i <= turn->last && w->part > 0; i++) /* what the part before left stands for what was there before it */
             if (w->left[i] != ECH_NONE)
                 w->now[w->b->s->ops[i].target] = w->now[w->left[i]];
         for (EchId i = turn->first; i <= turn->last; i++) {
-            put_part(w, i, t, part);
+            put_part(w, i, t);
             for (; *next < w->last->len && g_array_index(w->last, Behind, *next).op == i; (*next)++)
-                if (part > 0)
+                if (w->part > 0)
                     add_up(w, i, g_array_index(w->last, Behind, *next).buffer);
         }
         for (guint k = begin; k < *next; k++) { /* optimizers read the sums */
@@ -467,6 +461,7 @@ static void put_turn(Writer *w, guint t, guint *next)
             w->now[gradient] = gradient;
         }
     }
+    w->part = 0;
 }
 
 static void write_ops(Writer *w)

@@ -382,11 +382,5 @@ char *ech_batch_launch(const EchBatch *batch, EchId op, double times)
     gpu.columns = by_channels ? ech_batch_scaled(gpu.columns, times) : gpu.columns;
     gpu.trips = by_channels ? (uint16_t)MIN(ech_batch_scaled(gpu.trips, times), UINT16_MAX) : gpu.trips;
     gpu.elements = ech_batch_scaled(gpu.elements, times);
-    GString *text = g_string_new(NULL);
-    ech_gpu_launch_print(&gpu, text);
-    g_auto(GStrv) was = g_strsplit(ech_trace_string(s->t, o->launch), " ", -1);
-    for (gsize k = 0; was[k]; k++) /* what the host did for it */
-        if (g_str_has_prefix(was[k], "operators=") || g_str_has_prefix(was[k], "graph="))
-            g_string_append_printf(text, "%s%s", text->len > 0 ? " " : "", was[k]);
-    return g_string_free(text, FALSE);
+    return ech_gpu_launch_change(ech_trace_string(s->t, o->launch), &gpu);
 }

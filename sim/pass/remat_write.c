@@ -293,9 +293,8 @@ static void take_in(Writer *w, EchId op)
         now->estimate = MAX(now->estimate, MIN(ech_time_add(work, more), ech_time_add(now->estimate, more)));
     if (was == NULL)
         return;
-    g_autoptr(GString) text = g_string_new(NULL);
-    ech_gpu_launch_print(&launch, text);
-    EchId printed = ech_trace_builder_string(w->b, text->str, (gssize)text->len);
+    g_autofree char *text = ech_gpu_launch_change(ech_trace_string(s->t, s->ops[op].launch), &launch);
+    EchId printed = ech_trace_builder_string(w->b, text, -1);
     ech_trace_builder_peek_op(w->b, (EchId)ech_trace_builder_n_ops(w->b) - 1)->launch = printed;
 }
 

@@ -484,7 +484,8 @@ EchId ech_edit_launch(EchEdit *edit, EchId launch, uint64_t parts)
         gpu.grid[0] = (uint32_t)((gpu.grid[0] + parts - 1) / parts);
         gpu.elements /= parts;
         gpu.rows /= parts;
-        ech_gpu_launch_print(&gpu, now);
+        g_autofree char *changed = ech_gpu_launch_change(was, &gpu);
+        g_string_append(now, changed);
     } else
         return ech_edit_text(edit, launch);
     return ech_trace_builder_string(edit->builder, now->str, (gssize)now->len);

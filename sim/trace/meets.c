@@ -41,15 +41,27 @@ void ech_meets_print(GString *out, EchMeeting meeting)
         g_string_append_printf(out, ">%" G_GUINT64_FORMAT, meeting.buffer);
 }
 
-char *ech_meets_again(const char *launch)
+/* @launch, whose meetings are of groups with the bits of @group changed, and part @part of @parts. */
+static char *changed(const char *launch, uint64_t group, uint64_t part, uint64_t parts)
 {
     const char *at = ech_meets_of(launch);
     g_autoptr(GString) out = g_string_new_len(launch, (gssize)(*at ? (size_t)(at - launch) - strlen("meets=") : strlen(launch)));
     for (EchMeeting meeting; ech_meets_next(&at, &meeting);) {
-        meeting.group ^= UINT64_C(1) << 63;
+        meeting.group ^= group;
+        meeting.times = meeting.times * parts + part;
         ech_meets_print(out, meeting);
     }
     return g_string_free(g_steal_pointer(&out), FALSE);
+}
+
+char *ech_meets_again(const char *launch)
+{
+    return changed(launch, UINT64_C(1) << 63, 0, 1);
+}
+
+char *ech_meets_in_part(const char *launch, uint64_t part, uint64_t parts)
+{
+    return changed(launch, 0, part, parts);
 }
 
 guint ech_meeting_hash(gconstpointer meeting)

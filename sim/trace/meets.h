@@ -20,6 +20,8 @@ bool ech_meets_next(const char **at, EchMeeting *ret);
 void ech_meets_print(GString *out, EchMeeting meeting);
 /** @launch of a collective that is done once more: another meeting, of those who do it again, too. Owned by the caller. */
 char *ech_meets_again(const char *launch) G_GNUC_WARN_UNUSED_RESULT;
+/** @launch of a collective in part @part, from 0, of @parts that are what was done once: each part is a meeting of its own. Owned by the caller. */
+char *ech_meets_in_part(const char *launch, uint64_t part, uint64_t parts) G_GNUC_WARN_UNUSED_RESULT;
 /** For tables: words of one meeting are equal, whoever says them. */
 guint ech_meeting_hash(gconstpointer meeting);
 gboolean ech_meeting_equal(gconstpointer a, gconstpointer b);

@@ -53,11 +53,27 @@ static EchId asked_for(Step *s, const char *name, EchBytes bytes, EchRole role)
     return a;
 }
 
+static void collective(Step *s, EchCollective kind, const char *name, const char *launch, EchId buffer, EchBytes bytes)
+{
+    EchOp o = ech_op_init(ECH_OP_COLLECTIVE);
+    o.collective = kind;
+    o.name = ech_trace_builder_string(s->b, name, -1);
+    o.queue = 0;
+    o.memory_from = 4;
+    o.launch = ech_trace_builder_string(s->b, launch, -1);
+    o.bytes = bytes;
+    (void)ech_trace_builder_op(s->b, o);
+    use(s, buffer, ECH_READ, bytes);
+    use(s, buffer, ECH_WRITE, bytes);
+}
+
 static void forward(Step *s)
 {
     EchId table = asked_for(s, "table", TABLE, ECH_ROLE_TEMPORARY); /* of nothing, in a module */
     (void)kernel(s, "arange", "aten::arange\n" MODULE, "grid=256x1x1 block=128x1x1 elements=262144 operand_bytes=4");
     use(s, table, ECH_WRITE, TABLE);
+    if (s->how->sums != ALONE) /* what a module keeps besides its weights (DDP's broadcast_buffers) */
+        collective(s, ECH_COLLECTIVE_BROADCAST, "sent", "devices=4 stride=1 meets=9f/7", table, TABLE);
     EchId mask = asked_for(s, "mask", ROWS * TABLE, ECH_ROLE_TEMPORARY); /* of that, for each row */
     (void)kernel(s, "repeat", "aten::copy_\n" MODULE, NULL);
     use(s, table, ECH_READ, TABLE);
@@ -102,16 +118,7 @@ static void backward(Step *s)
     use(s, s->bucket, ECH_WRITE, W);
     if (s->how->sums == AS_VIEWS)
         (void)ech_test_put(s->b, ECH_OP_FREE, made);
-    EchOp o = ech_op_init(ECH_OP_COLLECTIVE);
-    o.collective = ECH_COLLECTIVE_ALL_REDUCE;
-    o.name = ech_trace_builder_string(s->b, "sum", -1);
-    o.queue = 0;
-    o.memory_from = 4;
-    o.launch = ech_trace_builder_string(s->b, "devices=4 stride=1 meets=4be1/12", -1);
-    o.bytes = W;
-    (void)ech_trace_builder_op(s->b, o);
-    use(s, s->bucket, ECH_READ, W);
-    use(s, s->bucket, ECH_WRITE, W);
+    collective(s, ECH_COLLECTIVE_ALL_REDUCE, "sum", "devices=4 stride=1 meets=4be1/12", s->bucket, W);
 }
 
 static void optimizer(Step *s)
@@ -293,8 +300,12 @@ START_TEST(sums)
     ck_assert_uint_eq(count(out, "sum"), _i == ALONE ? 0 : 2);
     ck_assert_uint_eq(count(out, "hook"), _i == ALONE ? 0 : 2);
     ck_assert_str_eq(ech_trace_get_property(out, ECH_TRACE_BATCH), "2");
+    for (unsigned part = 0; part < 4 && _i != ALONE; part++) { /* each is a meeting of its own */
+        g_autofree char *meets = g_strdup_printf("devices=4 stride=1 meets=9f/%u", 7 * 4 + part);
+        ck_assert_str_eq(ech_trace_string(out, find(out, "sent", part)->launch), meets);
+    }
     if (_i != ALONE)
-        ck_assert_str_eq(ech_trace_string(out, find(out, "sum", 0)->launch), "devices=4 stride=1");
+        ck_assert_str_eq(ech_trace_string(out, find(out, "sum", 0)->launch), "devices=4 stride=1 meets=4be1/48");
 }
 END_TEST
 
