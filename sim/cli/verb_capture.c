@@ -436,9 +436,17 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     if (written->len == 0)
         fprintf(stderr, "echelon capture: nothing was captured; no process of the command asked for a GPU\n");
     if (written->len > 1 && written->len <= ECH_MAX_RANKS && programs->len == 0) {
-        g_autofree char *folder_of = g_path_get_dirname(prefix), *here = g_get_current_dir(), *base = g_path_get_basename(prefix),
-                        *shown = quoted(strcmp(folder_of, here) == 0 ? base : prefix);
-        fprintf(stderr, "echelon capture: ranks of one program wait for one another: echelon run --trace %s.*.pretend%s\n", shown, after->str);
+        g_autoptr(GString) shown = g_string_new(NULL);
+        for (guint i = 0; i < written->len && g_hash_table_size(earlier) > 0; i++) { /* those of other runs are not theirs */
+            g_autofree char *word_of = quoted(written->pdata[i]);
+            g_string_append_printf(shown, " %s", word_of);
+        }
+        if (shown->len == 0) {
+            g_autofree char *folder_of = g_path_get_dirname(prefix), *here = g_get_current_dir(), *base = g_path_get_basename(prefix),
+                            *all = quoted(strcmp(folder_of, here) == 0 ? base : prefix);
+            g_string_printf(shown, " %s.*.pretend", all);
+        }
+        fprintf(stderr, "echelon capture: ranks of one program wait for one another: echelon run --trace%s%s\n", shown->str, after->str);
     }
     if (code != ECH_EXIT_DONE)
         advise(written, prefix, word, options->str, command);

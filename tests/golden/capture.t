@@ -94,6 +94,9 @@ name 1 "early"
 kernel 0 0 1 1024 1 1 256 1 1 0
 name 2 "late"
 kernel 0 0 2 1024 1 1 256 1 1 0
+$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; for earlier in 0 1; do echelon capture --pretend h100-sxm -o two -- sh -c "'$P' by-name & '$P' by-name; wait" 2>&1 | sed -n 's/\.[0-9]*\.pretend/.PID.pretend/g; s/.*ranks of/ranks of/p'; done; rm two.*
+ranks of one program wait for one another: echelon run --trace two.*.pretend --device h100-sxm
+ranks of one program wait for one another: echelon run --trace two.PID.pretend two.PID.pretend --device h100-sxm
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o jax -- sh -c "mkdir jax.7.step; '$P' by-name" 2>&1 | sed -n 's/[0-9]\{3,\}\././g; /wrote/p'; rm -r jax.*
 echelon capture: wrote jax.7.step; now: echelon run --trace jax.7.step --device h100-sxm
 echelon capture: wrote jax..pretend; now: echelon run --trace jax..pretend --device h100-sxm
