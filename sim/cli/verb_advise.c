@@ -7,10 +7,11 @@
 #include "sim/report/json_out.h"
 
 #include <stdio.h>
+#include <string.h>
 
 typedef struct {
     char *trace, *device, *memory, *allocator, *format, *beside, *step;
-    char **passes, **settings;
+    char **passes, **settings, **also;
     gint jobs;
     gboolean json;
 } AdviseOptions;
@@ -26,6 +27,7 @@ static void options_clear(AdviseOptions *options)
     g_free(options->step);
     g_strfreev(options->passes);
     g_strfreev(options->settings);
+    g_strfreev(options->also);
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(AdviseOptions, options_clear)
 
@@ -63,7 +65,8 @@ static int advise(const AdviseOptions *options)
         return ech_cli_fail(error);
     char label[] = "trying";
     const volatile sig_atomic_t *stop = ech_interrupt_hold(); /* what was tried by then is told */
-    g_autoptr(EchAdvice) advice = ech_advise(experiment, options->memory, (unsigned)options->jobs, stop, progress, label, &error);
+    g_autoptr(EchAdvice) advice =
+        ech_advise(experiment, options->memory, (const char *const *)options->also, (unsigned)options->jobs, stop, progress, label, &error);
     ech_interrupt_release();
     if (!advice)
         return ech_cli_fail(error);
@@ -79,6 +82,17 @@ static int advise(const AdviseOptions *options)
     return ech_advice_helps(advice) ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
 }
 
+/* Moves the words of @rest from @first on behind those of @list. */
+static void take_rest(char ***list, char **rest, size_t first)
+{
+    size_t n = g_strv_length(*list), more = g_strv_length(rest);
+    if (more <= first)
+        return;
+    *list = g_renew(char *, *list, n + more - first + 1);
+    memcpy(*list + n, rest + first, (more - first + 1) * sizeof *rest);
+    rest[first] = NULL;
+}
+
 int ech_verb_advise(int argc, char **argv)
 {
     g_auto(AdviseOptions) options = {.jobs = 1};
@@ -90,6 +104,8 @@ int ech_verb_advise(int argc, char **argv)
         {"pass", 'p', 0, G_OPTION_ARG_STRING_ARRAY, &options.passes, "transformation that holds for all; may be given again", "SPEC"},
         {"allocator", 'a', 0, G_OPTION_ARG_STRING, &options.allocator, "allocator of the device's memory; not given: as for run", "SPEC"},
         {"format", 'f', 0, G_OPTION_ARG_STRING, &options.format, "format of the captured file, where its content should not decide", "NAME"},
+        {"also", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options.also,
+         "another capture of the program, with a measure that it does not have itself (capture --with); may be given again", "FILE"},
         {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, ECH_CLI_BESIDE, "FILE"},
         {"step", 0, 0, G_OPTION_ARG_STRING, &options.step, "of a capture that tells steps, one alone: 2, 2..3 or last", "N"},
         {"jobs", 'j', 0, G_OPTION_ARG_INT, &options.jobs, "processes", "N"},
@@ -99,6 +115,8 @@ int ech_verb_advise(int argc, char **argv)
     g_auto(GStrv) rest = NULL;
     if (!ech_cli_options(argc, argv, entries, &rest))
         return ECH_EXIT_USAGE;
+    if (options.also) /* --also with.*.pretend */
+        take_rest(&options.also, rest, options.trace ? 0 : 1);
     const char *more = !rest[0] ? NULL : options.trace ? rest[0] : rest[1];
     if (more && !g_file_test(more, G_FILE_TEST_EXISTS)) {
         fprintf(stderr, "echelon advise: '%s' is no file, and one trace is expected (a size is one word: 24GiB)\n", more);

@@ -5,6 +5,7 @@
 #include "sim/base/modules.h"
 #include "sim/base/units.h"
 #include "sim/cli/cli.h"
+#include "sim/experiment/torch_measures.h"
 #include "sim/replay/cuda_driver.h"
 #include "sim/replay/replay.h"
 
@@ -270,6 +271,7 @@ typedef struct {
     int ranks[ECH_MAX_RANKS]; /* ranks[n_ranks] that there are processes for, ascending */
     guint n_ranks;
     const char *ranks_text; /* as given: "0,64,128" */
+    const char *with;       /* measures of PyTorch's, or NULL: torch_measures.h */
 } Pretended;
 
 /* Devices that a machine has: no maker's has more than eight on one link. */
@@ -377,11 +379,17 @@ static int pretend(char **command, const char *prefix, const char *name, char **
         g_string_append_printf(options, " --gpus %d", p->gpus);
     if (p->world > 0)
         g_string_append_printf(options, " --world %d --rank %s", p->world, p->ranks_text);
+    if (p->with) {
+        g_autofree char *shown = quoted(p->with);
+        g_string_append_printf(options, " --with %s", shown);
+    }
     g_autoptr(EchDevice) device = ech_device_load(name, (const char *const *)settings, &error);
     bool tpu = device && strcmp(device->family, "tpu") == 0 && *device->compiler && strcmp(device->compiler, "v1") != 0;
     if (tpu && (settings || p->world > 0))
         return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "%s: the compiler of %s knows that chip as it is, and several of them by --gpus",
                                         settings ? "--set" : "--world", device->name));
+    if (tpu && p->with)
+        return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--with %s: what PyTorch does on a GPU; %s is a TPU", p->with, device->name));
     /* Chips are as many as the largest slice has, which the hook knows; GPUs as many as the pretended driver counts by
      * (PRETEND_DEVICES of traces/capture/pretend/pretend.h). */
     int most = tpu ? MAX_WORLD : 256;
@@ -406,6 +414,8 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_DEVICE", numbers, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_OUT", pattern, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_CHIP", *device->compiler ? device->compiler : device->name, TRUE);
+    if (p->with)
+        g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_WITH", p->with, TRUE);
     if (p->world > 0) {
         g_autofree char *world = g_strdup_printf("%d", p->world);
         g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_WORLD", world, TRUE);
@@ -471,7 +481,7 @@ static bool read_ranks(const char *text, Pretended *p)
 /* The first word that is none of our options: "--" or the command's. */
 static int own_words(int argc, char **argv)
 {
-    static const char *const valued[] = {"-o", "--output", "--pretend", "--gpus", "--world", "--rank", "-s", "--set", NULL};
+    static const char *const valued[] = {"-o", "--output", "--pretend", "--gpus", "--world", "--rank", "-s", "--set", "--with", NULL};
     int mine = 1;
     while (mine < argc && argv[mine][0] == '-' && strcmp(argv[mine], "--") != 0)
         mine += g_strv_contains(valued, argv[mine]) ? 2 : 1;
@@ -481,7 +491,7 @@ static int own_words(int argc, char **argv)
 int ech_verb_capture(int argc, char **argv)
 {
     g_autofree char *out = NULL, *device = NULL, *ranks = NULL;
-    g_auto(GStrv) rest = NULL, settings = NULL;
+    g_auto(GStrv) rest = NULL, settings = NULL, with = NULL;
     Pretended p = {.gpus = NOT_SAID, .world = NOT_SAID};
     const GOptionEntry entries[] = {
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "prefix of the captures, one file a process (default: echelon)", "PREFIX"},
@@ -491,6 +501,8 @@ int ech_verb_capture(int argc, char **argv)
         {"world", 0, 0, G_OPTION_ARG_INT, &p.world, "one process alone for a world of torch.distributed: the ranks it believes in", "N"},
         {"rank", 0, 0, G_OPTION_ARG_STRING, &ranks, "which of them it is (default: 0); several, ascending: a process for each", "R[,R]..."},
         {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &settings, "change a number of the pretended device", "PATH=VALUE"},
+        {"with", 0, 0, G_OPTION_ARG_STRING_ARRAY, &with,
+         "PyTorch: as if the program had autocast, compile, checkpoint or another of 'echelon list measures'; may be given again", "MEASURE"},
         G_OPTION_ENTRY_NULL,
     };
     int mine = own_words(argc, argv);
@@ -501,7 +513,7 @@ int ech_verb_capture(int argc, char **argv)
         fprintf(stderr, "echelon capture: no command; expected echelon capture [--pretend DEVICE] [-o PREFIX] -- COMMAND\n");
         return ECH_EXIT_USAGE;
     }
-    const char *extra = settings ? "--set" : p.gpus != NOT_SAID ? "--gpus" : p.world != NOT_SAID ? "--world" : ranks ? "--rank" : NULL;
+    const char *extra = settings ? "--set" : p.gpus != NOT_SAID ? "--gpus" : p.world != NOT_SAID ? "--world" : ranks ? "--rank" : with ? "--with" : NULL;
     if (!device && extra) {
         fprintf(stderr, "echelon capture: %s is for a device that is not there; expected --pretend DEVICE, too\n", extra);
         return ECH_EXIT_USAGE;
@@ -521,6 +533,14 @@ int ech_verb_capture(int argc, char **argv)
                 p.world > 0 ? "expected numbers less than --world, ascending from 0, at most 64 of them" : "expected --world N, too");
         return ECH_EXIT_USAGE;
     }
+    g_autofree char *measures = with ? g_strjoinv(",", with) : NULL;
+    GError *error = NULL;
+    if (measures && !ech_torch_measures_check(measures, &error)) {
+        fprintf(stderr, "echelon capture: --with: %s\n", error->message);
+        g_error_free(error);
+        return ECH_EXIT_USAGE;
+    }
+    p.with = measures;
     g_autofree char *prefix = g_canonicalize_filename(out ? out : "echelon", NULL), *folder = g_path_get_dirname(prefix);
     if (g_access(folder, W_OK | X_OK) != 0) { /* else that would be known when the command has ended */
         fprintf(stderr, "echelon capture: -o %s: nothing can be written to %s: %s\n", out ? out : "echelon", folder, g_strerror(errno));

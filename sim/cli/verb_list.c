@@ -1,6 +1,7 @@
 /* echelon list: what there is to choose from, from the same tables that are used. */
 #include "sim/cli/cli.h"
 #include "sim/experiment/experiment.h"
+#include "sim/experiment/torch_measures.h"
 
 #include "models/alloc/alloc.h"
 #include "models/alloc/plan.h"
@@ -259,6 +260,20 @@ static bool list_passes(Writer *writer, GError **error)
     return true;
 }
 
+static bool list_measures(Writer *writer, GError **error)
+{
+    (void)error;
+    size_t n;
+    const EchTorchMeasure *measures = ech_torch_measures(&n);
+    for (size_t i = 0; i < n; i++)
+        writer->width = MAX(writer->width, (int)strlen(measures[i].name));
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *in_code = g_strconcat(measures[i].in_code, "\n\n", NULL);
+        write_row(writer, &(Row){measures[i].name, measures[i].summary, NULL, NULL, in_code});
+    }
+    return true;
+}
+
 static bool list_experiments(Writer *writer, GError **error)
 {
     g_auto(GStrv) names = ech_experiment_list();
@@ -328,8 +343,8 @@ static const struct {
     const char *name;
     bool (*list)(Writer *writer, GError **error);
 } kinds[] = {
-    {"devices", list_devices}, {"allocators", list_allocators}, {"planners", list_planners}, {"passes", list_passes},
-    {"formats", list_formats}, {"writers", list_writers},       {"engines", list_engines},   {"experiments", list_experiments},
+    {"devices", list_devices}, {"allocators", list_allocators}, {"planners", list_planners},       {"passes", list_passes},     {"formats", list_formats},
+    {"writers", list_writers}, {"engines", list_engines},       {"experiments", list_experiments}, {"measures", list_measures},
 };
 
 int ech_verb_list(int argc, char **argv)

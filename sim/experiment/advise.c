@@ -1,7 +1,9 @@
 #include "sim/experiment/advise.h"
 
+#include "models/kernel/gpu.h"
 #include "sim/base/error.h"
 #include "sim/experiment/experiment_private.h"
+#include "sim/experiment/torch_measures.h"
 #include "sim/import/hlo.h"
 #include "sim/pass/modules.h"
 #include "sim/pass/remat.h"
@@ -269,7 +271,8 @@ static const Measure measures[] = {
 
 /* A measure that is being tried. */
 typedef struct {
-    const Measure *measure; /* NULL: another device */
+    const Measure *measure; /* NULL: another device, or */
+    const char *trace;      /* another capture; else NULL */
     EchAdviceRow row;
     size_t tried; /* goals */
     size_t last;  /* of them, the one that was tried last */
@@ -393,10 +396,25 @@ static EchBytes goal_bytes(const Advise *a, const Trial *t)
     return a->advice->available - a->advice->available / 100 * (100 - goals[t->tried]);
 }
 
+/* The case of another capture. */
+static EchCase *captured_case(const Advise *a, Trial *t, GError **error)
+{
+    g_autofree char *file = strpbrk(t->trace, " '\"$") ? g_shell_quote(t->trace) : g_strdup(t->trace);
+    g_free(t->row.options);
+    t->row.options = g_strdup_printf("%s--trace %s", t->row.growing ? "--allocator " GROWING " " : "", file);
+    EchCase *c = vary(a->base, "trace", t->trace, error), *growing = c && t->row.growing ? vary(c, "allocator", GROWING, error) : NULL;
+    if (!t->row.growing)
+        return c;
+    ech_case_free(c);
+    return growing;
+}
+
 /* The case of a trial at its present goal. @roomy: to learn what it needs. */
 static EchCase *trial_case(const Advise *a, Trial *t, bool roomy, GError **error)
 {
     const Measure *m = t->measure;
+    if (t->trace)
+        return captured_case(a, t, error);
     if (!m)
         return vary(a->base, "device", t->row.label, error);
     g_free(t->row.options);
@@ -487,6 +505,23 @@ static bool spares_little(const Advise *a, const EchAdviceRun *run)
     return run->early > run->hbm && run->hbm < base && (run->early >= base || base - run->early < (base - run->hbm) / 2);
 }
 
+/* What another capture of the program has that it has not itself: "autocast=bfloat16,fused", and how a program says so. */
+static void name_captured(Trial *t, JsonObject *run)
+{
+    const char *with = ech_member_text(run, "captured_with");
+    if (!with)
+        return;
+    g_free(t->row.label);
+    t->row.label = g_strdup(with);
+    g_auto(GStrv) specs = g_strsplit(with, ",", -1);
+    g_autoptr(GString) code = g_string_new(NULL);
+    for (char **spec = specs; *spec; spec++) {
+        const EchTorchMeasure *measure = ech_torch_measure_find(*spec);
+        g_string_append_printf(code, "%s%s", code->len > 0 ? "; and " : "", measure ? measure->in_code : *spec);
+    }
+    t->row.in_code = g_intern_string(code->str);
+}
+
 /* What a run says of a trial. */
 static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
 {
@@ -500,11 +535,22 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     JsonObject *run = json_node_get_object(node);
     const EchAdviceRun before = t->row.run;
     t->last = t->tried;
-    t->row.run = t->measure ? run_of(run) : run_of_device(run);
+    t->row.run = t->row.device ? run_of_device(run) : run_of(run);
+    if (t->row.captured)
+        name_captured(t, run);
+    if (t->row.captured && ech_member_bool(run, "ran_out_when_captured")) {
+        t->row.error = g_strdup("it ran out of memory when it was captured, and what it needs in all is not known; expected it captured with room: --set "
+                                "device.memories.hbm.capacity=1TiB");
+        t->done = true;
+        return;
+    }
     g_free(t->row.nothing);
     t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
-    if (!t->row.nothing && t->measure && a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= a->advice->base.hbm)
+    bool no_less = a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= a->advice->base.hbm;
+    if (!t->row.nothing && t->measure && no_less)
         t->row.nothing = g_strdup("no less is needed");
+    if (t->row.captured && no_less && t->row.run.makespan >= a->advice->base.makespan)
+        t->row.nothing = g_strdup("no less is needed, and it is no quicker");
     if (t->row.run.fits && a->advice->base.fits && spares_little(a, &t->row.run)) {
         t->row.run.fits = false;
         t->row.run.narrow = true;
@@ -569,7 +615,7 @@ static bool is_enough(const Advise *a)
     bool enough = a->advice->base.fits;
     for (guint i = 0; i < a->trials->len; i++) {
         const Trial *t = &g_array_index(a->trials, Trial, i);
-        enough |= t->measure && !t->row.several && t->row.run.fits && (double)t->row.run.makespan <= DEAR * (double)a->advice->base.makespan;
+        enough |= !t->row.device && !t->row.several && t->row.run.fits && (double)t->row.run.makespan <= DEAR * (double)a->advice->base.makespan;
     }
     return enough;
 }
@@ -639,7 +685,9 @@ static bool try_growing(Advise *a, GError **error)
 {
     for (guint i = 0; i < a->trials->len; i++) {
         Trial *t = &g_array_index(a->trials, Trial, i);
-        if (!t->measure || t->measure->allocator || !t->measure->passes[0] || !t->pieces || t->row.run.fits || t->row.nothing || t->row.error)
+        if (t->measure ? t->measure->allocator || !t->measure->passes[0] : !t->trace)
+            continue;
+        if (!t->pieces || t->row.run.fits || t->row.nothing || t->row.error)
             continue;
         t->row.growing = true;
         t->row.run = (EchAdviceRun){0};
@@ -736,6 +784,14 @@ static void allow_parts(Advise *a)
         bool parts = row->in_code && g_str_has_prefix(row->in_code, TORCH_PARTS) && row->run.fits;
         row->run.narrow |= parts;
         row->run.fits &= !parts;
+    }
+}
+
+static void add_captures(Advise *a, const char *const *also)
+{
+    for (; also && *also; also++) {
+        Trial t = {.trace = *also, .row = {.name = "captured", .captured = true, .label = g_path_get_basename(*also)}};
+        g_array_append_val(a->trials, t);
     }
 }
 
@@ -936,6 +992,28 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
     }
     g_ptr_array_add(said, NULL);
     a->advice->holds = g_strdupv((char **)said->pdata);
+}
+
+/* Measures of PyTorch's that change kernels and types, which no pass tells of one capture, as far as the program has not got them; NULL: none. */
+static char *measures_to_capture(const Advise *a, const EchTrace *trace, const char *const *also)
+{
+    bool wide = false, narrow = false, generated = false;
+    const char *with = ech_trace_get_property(trace, ECH_TRACE_WITH);
+    if (!a->pytorch || with || also || !ech_trace_get_property(trace, "pretended_device"))
+        return NULL;
+    for (const EchOp *op = ech_trace_ops(trace), *end = op + ech_trace_n_ops(trace); op < end; op++) {
+        const char *launch = op->kind == ECH_OP_KERNEL && op->launch != ECH_NONE ? ech_trace_string(trace, op->launch) : NULL;
+        EchGpuLaunch gpu;
+        generated |= launch && g_str_has_prefix(ech_trace_string(trace, op->name), "triton_");
+        if (!launch || !strstr(launch, "product=") || !ech_gpu_launch_parse(launch, &gpu))
+            continue;
+        wide |= gpu.operand_bytes >= 4;
+        narrow |= gpu.operand_bytes < 4;
+    }
+    g_autoptr(GString) asked = g_string_new(wide && !narrow ? "autocast" : NULL);
+    if (!generated)
+        g_string_append_printf(asked, "%scompile", asked->len > 0 ? ", " : "");
+    return asked->len > 0 ? g_string_free(g_steal_pointer(&asked), FALSE) : NULL;
 }
 
 /* The run as it is; what it would need where it does not fit. */
@@ -1156,8 +1234,8 @@ static bool find_batch(Advise *a, GError **error)
     return ok && (fit > 0 || learn_least(a, error));
 }
 
-EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jobs, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data,
-                      GError **error)
+EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char *const *also, unsigned jobs, const volatile sig_atomic_t *stop,
+                      EchSweepProgress progress, void *data, GError **error)
 {
     g_autoptr(EchAdvice) advice = g_new0(EchAdvice, 1);
     /* All on one engine, so that times compare. */
@@ -1185,8 +1263,10 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jo
         advice->summary = g_strdup(result->device->summary);
         advice->title = g_strdup(experiment->title);
         advice->given = given(&a, result);
+        advice->to_capture = measures_to_capture(&a, result->trace, also);
         if (a.pytorch && !advice->base.fits && advice->live_fits)
             add_measures(&a, FRAGMENTED);
+        add_captures(&a, also);
         add_measures(&a, ALWAYS);
         if (!advice->base.fits) {
             add_devices(&a, result->device);
@@ -1234,6 +1314,7 @@ void ech_advice_free(EchAdvice *advice)
     g_strfreev(advice->holds);
     g_free(advice->undonated);
     g_free(advice->blocks);
+    g_free(advice->to_capture);
     g_free(advice);
 }
 
@@ -1442,7 +1523,8 @@ static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
     g_string_append(out, "\n  What to add to 'echelon run', which tells the arrays\n");
     for (size_t i = 0; i < n; i++) {
         g_autofree char *first = g_strdup_printf("  %2zu  ", i + 1);
-        ech_text_wrap(out, first, advice->rows[i].options, columns);
+        g_autofree char *options = g_strconcat(advice->rows[i].options, advice->rows[i].captured ? " in place of this one" : "", NULL);
+        ech_text_wrap(out, first, options, columns);
     }
 }
 
@@ -1525,7 +1607,14 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
         g_string_append(out, "  (+: with segments that grow, too: " EXPANDABLE ")\n");
     if (advice->n > 0)
         print_how(out, advice, columns);
-    if (!advice->base.fits)
+    if (advice->to_capture) {
+        g_autofree char *first = g_strndup(advice->to_capture, strcspn(advice->to_capture, ","));
+        g_autofree char *text =
+            g_strdup_printf("Not tried, since PyTorch itself tells: %s. 'echelon capture --pretend %s%s --with %s -o with -- COMMAND', then "
+                            "'--also with.PID.pretend' here; 'echelon list measures' has more.",
+                            advice->to_capture, advice->device, advice->base.fits ? "" : " --set device.memories.hbm.capacity=1TiB", first);
+        ech_text_wrap(g_string_append_c(out, '\n'), "  ", text, columns);
+    } else if (!advice->base.fits)
         ech_text_wrap(g_string_append_c(out, '\n'), "  ",
                       advice->batch > 0 ? "A smaller type is another program: capture that as you captured this."
                                         : "A smaller batch, or a smaller type, is another program: capture that as you captured this.",
@@ -1572,6 +1661,8 @@ JsonNode *ech_advice_json(const EchAdvice *advice)
         json_run(b, &advice->most);
         json_builder_end_object(b);
     }
+    if (advice->to_capture)
+        ech_json_add_text(b, "to_capture", advice->to_capture);
     ech_json_begin_array(b, "measures");
     for (size_t i = 0; i < advice->n; i++) {
         const EchAdviceRow *row = &advice->rows[i];

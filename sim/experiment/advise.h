@@ -24,7 +24,7 @@ typedef struct {
 
 /** A measure, tried. */
 typedef struct {
-    const char *name;    /**< "remat", "offload_arguments", "device" */
+    const char *name;    /**< "remat", "offload_arguments", "device", "captured" */
     char *label;         /**< What it does, for people. */
     const char *in_code; /**< How such a program says so, or NULL. */
     char *options;       /**< What to add to `echelon run`: "--pass remat:memory=24GiB". */
@@ -32,6 +32,7 @@ typedef struct {
     bool donated;  /**< Tried with what results can replace donated, too. */
     bool growing;  /**< Tried with segments of PyTorch's allocator that grow, too. */
     bool device;   /**< Another device, as it is. */
+    bool captured; /**< Another capture of the program, with measures of PyTorch's (torch_measures.h). */
     bool several;  /**< On several of the device, where the program is one's alone. */
     bool paged;    /**< Unified memory: what has no room is on the host, and comes when it is touched. */
     char *nothing; /**< Why it changes nothing, or NULL. */
@@ -51,16 +52,18 @@ typedef struct {
     bool more_batch;                /**< More than that may have room, which was not tried. */
     EchAdviceRun most;              /**< With those; of a batch of one row where none has room. */
     char *blocks;                   /**< Paths of the modules that a PyTorch program repeats, "encoder.*+decoder.*"; or NULL. */
+    char *to_capture;               /**< Measures that another capture would tell, "autocast, compile" (--also); or NULL. */
     char **holds;                   /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */
     EchAdviceRow *rows; /**< rows[n]: those that fit first, quickest first; then those that may, larger devices, unified memory, those that do not; then those
                           without effect. */
     size_t n;
 } EchAdvice;
 
-/** Tries; @experiment has one case and no search. @memory: how much of hbm it may take ("24GiB"; NULL: the device's). @jobs, @stop, @progress: as
- * ech_sweep_run() has them. Errors of the run as it is. ECH_ERROR_UNSUPPORTED where the device has no hbm, or another memory is what is short. */
-EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, unsigned jobs, const volatile sig_atomic_t *stop, EchSweepProgress progress, void *data,
-                      GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Tries; @experiment has one case and no search. @memory: how much of hbm it may take ("24GiB"; NULL: the device's). @also: other captures of the program,
+ * which count as measures, NULL-terminated (NULL: none). @jobs, @stop, @progress: as ech_sweep_run() has them. Errors of the run as it is.
+ * ECH_ERROR_UNSUPPORTED where the device has no hbm, or another memory is what is short. */
+EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char *const *also, unsigned jobs, const volatile sig_atomic_t *stop,
+                      EchSweepProgress progress, void *data, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_advice_free(EchAdvice *advice);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAdvice, ech_advice_free)
 /** Whether it fits as it is or with one of the measures, but for unified memory. */
@@ -68,7 +71,7 @@ bool ech_advice_helps(const EchAdvice *advice);
 /** For a terminal of so many columns (0: ECH_TEXT_COLUMNS). */
 GString *ech_advice_text(const EchAdvice *advice, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
 /** {title, trace, device, given, hbm_available_bytes, fits, hbm_bytes, host_bytes, makespan_ps, batch: {rows, most_rows, fits, hbm_bytes, host_bytes,
- * makespan_ps} where rows are told, measures: [{name, does, options, donated, growing, fits,
+ * makespan_ps} where rows are told, to_capture where there is, measures: [{name, does, options, donated, growing, fits,
  * hbm_bytes, host_bytes, makespan_ps, relative, why, error}]}; makespan_ps and relative (to the run as it is) are null where they are not known, why and error
  * where there is none. */
 JsonNode *ech_advice_json(const EchAdvice *advice) G_GNUC_WARN_UNUSED_RESULT;

@@ -466,7 +466,9 @@ static void remark_amd(const EchTrace *trace, const EchResult *result)
 /* Libraries and PyTorch choose their kernels by a device's compute capability. */
 static void remark_pretended(const EchTrace *trace, const EchDevice *device, EchDiag *diag)
 {
-    const char *name = ech_trace_get_property(trace, "pretended_device");
+    const char *name = ech_trace_get_property(trace, "pretended_device"), *with = ech_trace_get_property(trace, ECH_TRACE_WITH);
+    if (with)
+        ech_diag_remark(diag, "it was captured with %s, which the program does not have itself (echelon capture --with)", with);
     if (!name || g_strcmp0(name, device->name) == 0)
         return;
     g_autoptr(EchDevice) pretended = ech_device_load(name, NULL, NULL);

@@ -196,6 +196,7 @@ typedef struct {
     GArray *compiled;            /* EchXlaLaunch */
     GHashTable *runs;            /* device -> Run */
     char *device;                /* that was pretended; NULL: not told */
+    GString *with;               /* measures of PyTorch's that it was captured with, and has not itself: "autocast=bfloat16,fused" */
     uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused, n_served_late;
     uint64_t n_unmasked;              /* kernels of FlexAttention's of which nothing says what their masks leave */
     uint64_t refused, refused_device; /* the last request that the driver had no room for, bytes; 0: none, or it was served since */
@@ -568,6 +569,19 @@ static void add_given(Reader *r, uint64_t time, const char *told)
     }
 }
 
+/* A measure of PyTorch's was applied that the program does not have itself (capture/pretend/python/pretend_with.py). */
+#define WITH "echelon with: "
+
+static void add_with(Reader *r, const char *measure)
+{
+    enum { MOST = 1000 }; /* characters of all */
+    g_auto(GStrv) known = g_strsplit(r->with->str, ",", -1);
+    if (g_strv_contains((const char *const *)known, measure) || r->with->len + strlen(measure) > MOST)
+        return; /* of several processes, or models */
+    g_string_append_printf(r->with, "%s%s", r->with->len > 0 ? "," : "", measure);
+    ech_trace_builder_set_property(r->builder, ECH_TRACE_WITH, r->with->str);
+}
+
 static bool add_mark(Reader *r, GError **error)
 {
     const Text *text = text_of(r, r->lines.fields[2], error);
@@ -576,6 +590,8 @@ static bool add_mark(Reader *r, GError **error)
     const char *name = plain(r, text->at, text->n);
     if (g_str_has_prefix(name, GIVEN))
         add_given(r, r->lines.fields[0], name + strlen(GIVEN));
+    else if (g_str_has_prefix(name, WITH))
+        add_with(r, name + strlen(WITH));
     else
         mark_here(r, r->lines.fields[0], name, r->scratch->len);
     return true;
@@ -1701,7 +1717,7 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
     gsize n;
     const char *data = g_bytes_get_data(bytes, &n);
     g_autoptr(EchCapture) capture = ech_capture_new(ret, "pretend");
-    g_autoptr(GString) scratch = g_string_new(NULL);
+    g_autoptr(GString) scratch = g_string_new(NULL), with = g_string_new(NULL);
     g_autoptr(GArray) texts = g_array_new(FALSE, FALSE, sizeof(Text)), calls = g_array_new(FALSE, TRUE, sizeof(Call)),
                       kernels = g_array_new(FALSE, FALSE, sizeof(Kernel)), paths = g_array_new(FALSE, FALSE, sizeof(Path)),
                       moments = g_array_new(FALSE, FALSE, sizeof(Moment)), list = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
@@ -1719,6 +1735,7 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                 .builder = ech_capture_builder(capture),
                 .lines = {.where = ech_source_path(source) ? ech_source_path(source) : "capture", .diag = ret->diag, .records = ret->records, .list = list},
                 .scratch = scratch,
+                .with = with,
                 .texts = texts,
                 .calls = calls,
                 .kernels = kernels,

@@ -199,6 +199,13 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
         ech_json_add_count(b, "brought_first_bytes", ech_report_brought_first(report));
     if (ech_report_again_at_once(report))
         ech_json_add_count(b, "again_at_once_bytes", ech_report_again_at_once(report));
+    EchRanOut ran_out;
+    if (ech_report_ran_out(report, &ran_out)) {
+        g_free(ran_out.line);
+        ech_json_add_bool(b, "ran_out_when_captured", true);
+    }
+    if (ech_trace_get_property(report->trace, ECH_TRACE_WITH))
+        ech_json_add_text(b, "captured_with", ech_trace_get_property(report->trace, ECH_TRACE_WITH));
     if (report->goal > 0)
         ech_json_add_count(b, "asked_hbm_bytes", report->goal);
     if (report->refusal)

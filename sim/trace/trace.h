@@ -244,6 +244,8 @@ const char *ech_trace_property(const EchTrace *trace, size_t i, const char **ret
 const char *ech_trace_get_property(const EchTrace *trace, const char *key);
 /** Key of a property: how many rows what a program hands to its modules has, a batch's. */
 #define ECH_TRACE_BATCH "batch"
+/** Key of a property: measures of PyTorch's that a program was captured with and does not have itself: "autocast=bfloat16,fused". */
+#define ECH_TRACE_WITH "pretended_with"
 /** Of a program that ran on a GPU, or on one that was not there; its kernels are as a profiler times them. */
 static inline bool ech_trace_is_captured(const EchTrace *trace)
 {

@@ -213,3 +213,26 @@ $ echelon advise traces/data_parallel_whole.v5e --device tpu-v5e --memory 700MiB
    4  products on host, the rest again     1.08 GiB    88 MiB        -         -
    5  make again what needs no product     1.12 GiB         -        -         -
 
+$ zcat traces/gpt_pytorch_measures.h100/checkpoint.pretend.gz | awk '/^name /{n = $2} /^end$/{printf "name %d \"echelon with: checkpoint=blocks.*\"\nmark %s 1 %d\nname %d \"echelon with: fused\"\nmark %s 1 %d\n", n + 1, at, n + 1, n + 2, at, n + 2} {at = $2} 1' > $T/with.7.pretend; echelon run --trace $T/with.7.pretend --device h100-sxm | grep 'captured with'
+  - it was captured with checkpoint=blocks.*,fused, which the program does not have itself (echelon capture --with)
+$ cd $T && G=$OLDPWD/traces; echelon advise --trace $G/gpt_pytorch.h100/gpt.pretend.gz --also with.7.pretend $G/gpt_pytorch_measures.h100/accumulate.pretend.gz no.pretend --device h100-sxm --step last --memory 4300MiB | sed -n "s,$G,TRACES,; /Do first/p; /as it is  /p; /would make it fit/,/^$/p; /not be enough/,/^$/p; /program says/,/^$/p; /What to add/,/^$/p; /could not be tried/,\$p" | grep -E 'with|accum|could|as it is|no.pretend|blocks'
+  Do first: accumulate.pretend.gz (3.22 GiB, 13.0 ms a step).
+  as it is                                 4.63 GiB         -  11.8 ms         -
+   1  accumulate.pretend.gz                3.22 GiB         -  13.0 ms    x1.100
+   2  gradient accumulation in two         3.22 GiB         -  13.0 ms    x1.100
+   3  gradient accumulation in four        2.34 GiB         -  15.5 ms    x1.311
+  12  checkpoint=blocks.*,fused            4.63 GiB         -        -         -
+  (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
+   2, 3  for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()
+   4  torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x) of blocks.*; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+   6  torch.distributed.fsdp.fully_shard(block, offload_policy=CPUOffloadPolicy()) of each block and the model, which takes the optimizer along (one GPU is a world of one), DeepSpeed's ZeRO-3 with offload_param; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+   8  with torch.autograd.graph.save_on_cpu(pin_memory=True): around the forward pass; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+   1  --trace TRACES/gpt_pytorch_measures.h100/accumulate.pretend.gz in place of this one
+   4  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
+  What could not be tried
+    no.pretend: --set trace=no.pretend: no.pretend: No such file or directory
+$ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --step last | grep 'Not tried'
+  Not tried, since PyTorch itself tells: compile. 'echelon capture --pretend h100-sxm --with compile -o with -- COMMAND', then '--also with.PID.pretend' here; 'echelon list measures' has more.
+$ echelon advise traces/gpt_pytorch_compiled.h100/whole.pretend.gz --device h100-sxm --step last | grep -c 'Not tried'
+0
+exit 1

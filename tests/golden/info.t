@@ -129,7 +129,7 @@ cuda
 $ echelon list allocators --json | grep -c name
 72
 $ echelon list things
-echelon list: expected one of devices, allocators, planners, passes, formats, writers, engines, experiments
+echelon list: expected one of devices, allocators, planners, passes, formats, writers, engines, experiments, measures
 exit 2
 $ echelon alloc tests/golden/data/oom.pickle --json --report | grep -E '"(format|capacity_bytes|peak_live_bytes|peak_reserved_bytes|failed|fragmentation|out_of_memory_served)"' | tr -s ' '
  "format" : "memory_snapshot",

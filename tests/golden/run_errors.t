@@ -69,7 +69,7 @@ $ LC_ALL=C echelon report tests/golden/data
 echelon report: tests/golden/data holds no finished run; expected a folder made by 'echelon run ... -o DIR'
 exit 1
 $ echelon list
-echelon list: expected one of devices, allocators, planners, passes, formats, writers, engines, experiments
+echelon list: expected one of devices, allocators, planners, passes, formats, writers, engines, experiments, measures
 exit 2
 $ echelon list device
 echelon list: did you mean 'devices'?

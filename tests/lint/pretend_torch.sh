@@ -749,3 +749,82 @@ if python3 -c 'import triton' 2>/dev/null; then
   "$echelon" import "$work"/short.*.pretend -o "$work/short.ech" >/dev/null 2>&1
   grep -q 'grid=8192x1x1 .*elements=8388608' "$work/short.ech" || { echo "rows of a block:"; grep -o 'grid=[^ ]* .*elements=8388608' "$work/short.ech"; exit 1; }
 fi
+
+# Measures that capture applies (--with) are what they are by hand; what there is nothing to apply to is said.
+cat >"$work/with.py" <<'PY'
+import contextlib, sys
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
+
+by_hand = sys.argv[1] if len(sys.argv) > 1 else ""
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.up, self.down = nn.LayerNorm(512), nn.Linear(512, 2048), nn.Linear(2048, 512)
+
+    def forward(self, x):
+        return x + self.down(F.gelu(self.up(self.norm(x))))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Conv2d(3, 512, 8, 8)
+        self.stages = nn.ModuleList([nn.Sequential(Block(), Block()), nn.Sequential(Block(), Block())])
+        self.head = nn.Linear(512, 1000)
+
+    def forward(self, images):
+        x = self.first(images).flatten(2).transpose(1, 2)
+        for stage in self.stages:
+            for block in stage:
+                x = checkpoint(block, x, use_reentrant=False) if by_hand == "checkpoint" else block(x)
+        return self.head(x.mean(1))
+
+
+model, images = Model().cuda(), torch.randn(16, 3, 128, 128, device="cuda")
+labels = torch.zeros(16, dtype=torch.int64, device="cuda")
+if by_hand == "bfloat16":
+    model = model.to(torch.bfloat16)
+if by_hand == "channels_last":
+    model = model.to(memory_format=torch.channels_last)
+if by_hand == "float32_matmul_precision":
+    torch.set_float32_matmul_precision("high")
+if by_hand == "compile":
+    model.compile()
+more = {"fused": True} if by_hand == "fused" else {"foreach": False} if by_hand == "foreach=false" else {}
+step = torch.optim.AdamW(model.parameters(), **more)
+for _ in range(3):
+    with torch.autocast("cuda", torch.bfloat16, enabled=by_hand == "autocast"):
+        with torch.autograd.graph.save_on_cpu(pin_memory=True) if by_hand == "save_on_cpu" else contextlib.nullcontext():
+            last = images.contiguous(memory_format=torch.channels_last) if by_hand == "channels_last" else images
+            out = model(last.to(torch.bfloat16) if by_hand == "bfloat16" else last)
+        loss = F.cross_entropy(out, labels)
+    loss.backward()
+    step.step()
+    step.zero_grad()
+PY
+for measure in autocast bfloat16 channels_last checkpoint compile float32_matmul_precision foreach=false fused save_on_cpu; do
+  [ $measure = compile ] && ! python3 -c 'import triton' 2>/dev/null && continue
+  rm -f "$work"/hand.* "$work"/with.*.p*
+  for how in hand with; do
+    TRITON_CACHE_DIR=$work/with.triton TORCHINDUCTOR_CACHE_DIR=$work/with.inductor "$echelon" capture --pretend h100-sxm $([ $how = with ] && echo --with $measure) -o "$work/$how" \
+      -- python3 "$work/with.py" $([ $how = hand ] && echo $measure) >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+    "$echelon" run --trace "$work"/$how.*.pretend --device h100-sxm --step last --json >"$work/$how.json" 2>/dev/null || { echo "--with $measure: no run ($how)"; exit 1; }
+  done
+  python3 - "$work/hand.json" "$work/with.json" $measure <<'PY' || { echo "--with $measure is not what it is by hand"; cat "$work/said"; exit 1; }
+import json, sys
+hand, told = (json.load(open(name)) for name in sys.argv[1:3])
+assert told["captured_with"].split("=")[0] == sys.argv[3].split("=")[0] and "captured_with" not in hand, told.get("captured_with")
+assert told["makespan_ps"] == hand["makespan_ps"], (told["makespan_ps"], hand["makespan_ps"])
+live = [run["memories"]["hbm"]["peak_live_bytes"] for run in (hand, told)]
+assert abs(live[1] - live[0]) < 1 << 20, live  # what PyTorch's allocator leaves of a block that it does not split
+PY
+done
+"$echelon" capture --pretend h100-sxm --with checkpoint=layers.*,gradient_as_bucket_view -o "$work/none" -- python3 "$work/with.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+for line in 'with checkpoint=layers.\*: nothing was changed: no module of that name; expected names as checkpoint=.*stages\.\*' 'with gradient_as_bucket_view: nothing was changed: no module was handed'; do
+  grep -q "$line" "$work/said" || { echo "expected '$line':"; cat "$work/said"; exit 1; }
+done

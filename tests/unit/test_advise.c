@@ -33,7 +33,7 @@ static EchAdvice *advise(const char *trace, const char *device, const char *memo
 {
     g_autoptr(EchExperiment) experiment = load(trace, device, NULL, NULL, NULL);
     GError *error = NULL;
-    EchAdvice *advice = ech_advise(experiment, memory, jobs, NULL, NULL, NULL, &error);
+    EchAdvice *advice = ech_advise(experiment, memory, NULL, jobs, NULL, NULL, NULL, &error);
     ck_assert_ok(advice != NULL, error);
     return advice;
 }
@@ -253,7 +253,7 @@ START_TEST(stopped)
     g_autoptr(EchExperiment) experiment = load("gpt_everything.v6e", "tpu-v6e", NULL, NULL, NULL);
     const volatile sig_atomic_t stop = 1;
     GError *error = NULL;
-    g_autoptr(EchAdvice) advice = ech_advise(experiment, "20MiB", 1, &stop, NULL, NULL, &error);
+    g_autoptr(EchAdvice) advice = ech_advise(experiment, "20MiB", NULL, 1, &stop, NULL, NULL, &error);
     ck_assert_ok(advice != NULL, error);
     ck_assert(!ech_advice_helps(advice));
     for (size_t i = 0; i < advice->n; i++)

@@ -1461,6 +1461,20 @@ START_TEST(roles_and_modules_of_arrays)
 }
 END_TEST
 
+/* What PyTorch was told besides, each once, in no more room than all that there are take; and what was captured without says nothing. */
+START_TEST(measures_captured_with)
+{
+    g_autofree char *much = g_strnfill(2000, 'x'), *name = g_strdup_printf("name 4 \"echelon with: checkpoint=%s\"\n", much);
+    g_autofree char *text = g_strconcat(HEAD "name 1 \"echelon with: autocast=bfloat16\"\nname 2 \"echelon with: fused\"\nname 3 \"with: compile\"\n", name,
+                                        "mark 1 1 1\nmark 2 1 2\nmark 3 1 1\nmark 4 1 3\nmark 5 1 4\nset 6 0 0 8\nend\n", NULL);
+    g_autoptr(EchImport) import = must_read(text);
+    ck_assert_str_eq(ech_trace_get_property(import->trace, ECH_TRACE_WITH), "autocast=bfloat16,fused");
+    ck_assert(ech_trace_says(import->trace, "with: compile", "") && !ech_trace_says(import->trace, "echelon with", "")); /* the program's own mark */
+    g_autoptr(EchImport) without = must_read(HEAD "set 6 0 0 8\nend\n");
+    ck_assert_ptr_null(ech_trace_get_property(without->trace, ECH_TRACE_WITH));
+}
+END_TEST
+
 /* What a program hands to its modules, by marks before each call: arrays of its own are inputs, what a module made (a loss is given that) is not; rows are
  * those that most calls have, the last batch of all has fewer. What lies nowhere is counted. */
 START_TEST(what_modules_are_given)
@@ -1540,6 +1554,7 @@ int main(void)
     tcase_add_test(cases, functions_of_python_move_their_arrays);
     tcase_add_test(cases, backward_is_of_the_module_whose_forward_made_it);
     tcase_add_test(cases, compiled_graphs_tell_modules);
+    tcase_add_test(cases, measures_captured_with);
     tcase_add_test(cases, what_modules_are_given);
     tcase_add_test(cases, library_calls);
     tcase_add_test(cases, calls_of_several_classes);

@@ -352,6 +352,11 @@ def _install(torch):
     pretend_triton.install(_finder)
 
 
+def _install_measures(torch):
+    import pretend_with
+    pretend_with.install(_say, os.environ["ECHELON_PRETEND_WITH"])
+
+
 class _Finder:
     """Finds modules as the others do, and is told when they are there. Some programs only look whether one could be found, and import it later."""
 
@@ -399,6 +404,8 @@ if os.environ.get("ECHELON_PRETEND_TPU_OUT"):
 if os.environ.get("ECHELON_PRETEND_OUT"):
     sys.meta_path.insert(0, _finder)
     _finder.when("torch", _install, "no ranges and no memory snapshot of this program")
+    if os.environ.get("ECHELON_PRETEND_WITH"):
+        _finder.when("torch", _install_measures, "the program runs as it is, without what --with asks for")
     import pretend_jax
     _finder.when("jax", pretend_jax.install, "this jax finds no GPU")
     import pretend_tensorflow

@@ -1,0 +1,23 @@
+/** @file torch_measures.h
+ * Measures that PyTorch itself has, and that `echelon capture --pretend --with` applies to a program which asks for none of them
+ * (traces/capture/pretend/python/pretend_with.py).
+ */
+#pragma once
+#include <glib.h>
+#include <stdbool.h>
+#include <stddef.h>
+
+typedef struct {
+    const char *name;    /**< As PyTorch has it: "autocast". */
+    const char *values;  /**< What may stand after "=": "bfloat16|float16"; "*": any; NULL: nothing. The first is meant where none is given. */
+    bool needs_value;    /**< One has to be given. */
+    const char *summary; /**< What it does. */
+    const char *in_code; /**< How a program says so. */
+} EchTorchMeasure;
+
+/** All, @n of them. */
+const EchTorchMeasure *ech_torch_measures(size_t *n);
+/** The one that "NAME" or "NAME=VALUE" asks for; NULL: there is none of that name. */
+const EchTorchMeasure *ech_torch_measure_find(const char *spec);
+/** Whether @specs, "NAME" and "NAME=VALUE" joined by commas, are all measures with values that they take, each once. ECH_ERROR_CONFIG. */
+bool ech_torch_measures_check(const char *specs, GError **error);
