@@ -62,12 +62,14 @@ typedef struct {
 /* Uses between which the array stays on the device. */
 typedef struct {
     uint32_t array;
-    Event at;       /* The first one's; writes: any of them. */
-    EchId until;    /* The last one's op. */
-    uint32_t times; /* That what was written is copied out. */
-    bool last;      /* Nothing follows and nobody wants it: what was written is not stored. */
-    bool fills;     /* Writes values that the slices after it all overwrite: left out. */
-    bool waits;     /* Copies of other queues still read it where it ends: the program waits for them there. */
+    Event at;        /* The first one's; writes: any of them. */
+    EchId until;     /* The last one's op. */
+    uint32_t times;  /* That what was written is copied out... */
+    EchBytes part;   /* ...each: as much as operators save of it on average, and of what comes back, as the one that needs it does; 0: all. */
+    uint32_t unread; /* Copies that come back for operators which go by their sizes alone. */
+    bool last;       /* Nothing follows and nobody wants it: what was written is not stored. */
+    bool fills;      /* Writes values that the slices after it all overwrite: left out. */
+    bool waits;      /* Copies of other queues still read it where it ends: the program waits for them there. */
 } Stay;
 
 typedef struct {
@@ -161,7 +163,8 @@ static bool is_read_backward(const Pass *p, EchId buffer)
     return first < end && p->backward != ECH_NONE && p->users.op[first] < p->backward && p->users.op[end - 1] >= p->backward;
 }
 
-static bool is_asked_for(const Pass *p, EchId buffer)
+/* @unread: it is kept for a gradient that does not read it. */
+static bool is_asked_for(const Pass *p, EchId buffer, bool unread)
 {
     const EchBuffer *b = &p->s.buffers[buffer];
     if (b->memory != p->s.hbm || b->alias_of != ECH_NONE || b->bytes < MAX(p->o->above, 1) || b->role == ECH_ROLE_CONSTANT)
@@ -169,7 +172,7 @@ static bool is_asked_for(const Pass *p, EchId buffer)
     /* Programs that run as they are written make what they are given, too. */
     bool given = b->resident || b->role == ECH_ROLE_PARAMETER || b->role == ECH_ROLE_OPTIMIZER;
     What is = given ? WHAT_ARGUMENTS : b->role == ECH_ROLE_OUTPUT ? WHAT_RESULTS : WHAT_SAVED;
-    bool activation = b->role == ECH_ROLE_ACTIVATION || is_read_backward(p, buffer);
+    bool activation = b->role == ECH_ROLE_ACTIVATION || unread || is_read_backward(p, buffer);
     bool fits = p->o->what == WHAT_ACTIVATIONS ? is == WHAT_SAVED && activation : is == (What)p->o->what;
     return fits && ech_survey_fits_name(&p->s, buffer, p->o->names);
 }
@@ -268,16 +271,109 @@ static uint32_t after_longest_pause(const Pass *p, const Array *a)
     return found;
 }
 
+#define GRADIENT "autograd::engine::evaluate_function"
+
 /* Whether two ops of a PyTorch program are of one operator's gradient, however many operators that itself called. */
 static bool is_same_gradient(const EchSurvey *s, EchId one, EchId other)
 {
-    const char *of[2], *const node = "autograd::engine::evaluate_function";
+    const char *of[2], *const node = GRADIENT;
     for (int k = 0; k < 2; k++) {
         EchId stack = s->ops[k == 0 ? one : other].stack;
         const char *text = stack != ECH_NONE ? ech_trace_string(s->t, stack) : "", *at = strstr(text, node);
         of[k] = at != NULL ? at : text;
     }
     return strcmp(of[0], of[1]) == 0;
+}
+
+/* Operators of PyTorch's that save an array of which their gradient reads nothing but its sizes (derivatives.yaml: "self" in a call of the backward function).
+ */
+static bool saves_unread(const EchSurvey *s, EchId op)
+{
+    static const char *const names[] = {
+        "aten::nll_loss_forward", "aten::nll_loss2d_forward", "aten::max_pool2d_with_indices", "aten::max_pool3d_with_indices", "aten::adaptive_max_pool",
+        "aten::avg_pool",         "aten::_adaptive_avg_pool", "aten::reflection_pad",          "aten::replication_pad",         "aten::gather"};
+    bool saves = false;
+    for (size_t k = 0; k < G_N_ELEMENTS(names) && !saves; k++)
+        saves = is_named(s, op, names[k]);
+    return saves && !is_named(s, op, "backward");
+}
+
+/* How many of those read @buffer. */
+static uint32_t saved_unread(const Pass *p, EchId buffer)
+{
+    uint32_t n = 0;
+    for (uint32_t k = p->users.first[buffer]; k < p->users.first[buffer + 1]; k++) {
+        bool reads, writes;
+        (void)ech_survey_access(&p->s, p->users.op[k], buffer, &reads, &writes);
+        n += reads && !writes && saves_unread(&p->s, p->users.op[k]);
+    }
+    return n;
+}
+
+/* The op of a gradient up to which @buffer is kept though none reads it, since it is let go, by @free, right behind that; ECH_NONE: none. */
+static EchId kept_unread_until(const Pass *p, EchId buffer, EchId free)
+{
+    const EchSurvey *s = &p->s;
+    uint32_t end = p->users.first[buffer + 1];
+    if (p->o->what != WHAT_ACTIVATIONS || !p->o->each || free == ECH_NONE || end == p->users.first[buffer] || saved_unread(p, buffer) == 0)
+        return ECH_NONE;
+    EchId i = free;
+    while (i > p->users.op[end - 1] && (s->ops[i].queue != s->core || !ech_op_is_work(&s->ops[i])))
+        i--;
+    bool gradient = i > p->users.op[end - 1] && s->ops[i].stack != ECH_NONE && strstr(ech_trace_string(s->t, s->ops[i].stack), GRADIENT);
+    return gradient ? i : ECH_NONE;
+}
+
+/* What is kept for its sizes alone goes once it was made and used, and comes back for the gradient at @back. */
+static Reason plan_unread(Pass *p, Array *a, EchId back)
+{
+    const EchSurvey *s = &p->s;
+    uint32_t n = saved_unread(p, a->buffer);
+    a->first_stay = p->stays->len;
+    a->n_stays = 2;
+    Stay made = {.array = p->arrays->len, .times = n};
+    Event before = {0};
+    for (uint32_t at = p->users.first[a->buffer]; at < p->users.first[a->buffer + 1];) {
+        Event e = next_event(p, a, &at);
+        if (e.slices)
+            return SOON;
+        if (made.at.end == 0)
+            made.at = e;
+        made.at.writes |= e.writes;
+        made.until = MAX(made.until, e.until);
+        before = e;
+    }
+    made.at.reads = s->buffers[a->buffer].resident;
+    EchTime begin = s->clock[back];
+    Event again = {.op = back, .until = back, .region = s->region[back], .first = back, .last = back, .reads = true, .begin = begin, .end = begin};
+    Stay fetched = {.array = p->arrays->len, .at = again, .until = back, .times = 1, .unread = n - 1, .last = true};
+    a->idle = pause_between(p, a, &before, &again);
+    g_array_append_val(p->stays, made);
+    g_array_append_val(p->stays, fetched);
+    return OK;
+}
+
+/* Of @whole, what an operator saved whose gradient reads @bytes: a view of it (chunk()) where that is a half of it, or a third; else, as what is looked up,
+ * all. */
+static EchBytes saved_of(EchBytes whole, EchBytes bytes)
+{
+    enum { LEAST = 8 }; /* views are no less than one part in so many */
+    return bytes > 0 && whole % bytes == 0 && whole / bytes <= LEAST ? bytes : whole;
+}
+
+/* What goes to the host of an array that several operators saved, each for itself. */
+static void share_out(const Pass *p, const Array *a)
+{
+    Stay *made = &g_array_index(p->stays, Stay, a->first_stay);
+    EchBytes sum = 0, whole = p->s.buffers[a->buffer].bytes;
+    uint32_t n = 0;
+    for (uint32_t k = a->first_stay + 1; k < a->first_stay + a->n_stays; k++) {
+        Stay *stay = &g_array_index(p->stays, Stay, k);
+        stay->part = stay->at.slices || stay->at.writes ? 0 : saved_of(whole, stay->at.bytes);
+        sum = ech_bytes_add(sum, ech_bytes_add(stay->part > 0 ? stay->part : whole, ech_bytes_mul(whole, stay->unread)));
+        n += 1 + stay->unread;
+    }
+    made->part = made->at.slices || n != made->times ? 0 : sum / n;
 }
 
 static Reason plan_array(Pass *p, Array *a)
@@ -324,6 +420,12 @@ static Reason plan_array(Pass *p, Array *a)
         return SOON;
     if (saved)
         g_array_index(p->stays, Stay, p->stays->len - 1).last = true;
+    if (p->o->each && only != UINT32_MAX) {
+        uint32_t unread = saved_unread(p, a->buffer);
+        g_array_index(p->stays, Stay, a->first_stay).times += unread;
+        g_array_index(p->stays, Stay, a->first_stay + 1).unread = unread;
+        share_out(p, a);
+    }
     return OK;
 }
 
@@ -346,11 +448,15 @@ static void find_arrays(Pass *p)
         known[o->target] = i;
     }
     for (EchId b = 0; b < s->n_buffers; b++) {
-        if (!is_asked_for(p, b))
+        EchId back = kept_unread_until(p, b, freed[b]);
+        if (!is_asked_for(p, b, back != ECH_NONE))
             continue;
         Array a = {.buffer = b, .level = s->buffers[b].loop, .alloc = alloc[b], .free = freed[b]};
         guint kept = p->stays->len;
-        Reason why = aliased[b] ? ALIASED : odd[b] || (s->buffers[b].resident && (alloc[b] != ECH_NONE || freed[b] != ECH_NONE)) ? REMADE : plan_array(p, &a);
+        Reason why = aliased[b]                                                                             ? ALIASED
+                     : odd[b] || (s->buffers[b].resident && (alloc[b] != ECH_NONE || freed[b] != ECH_NONE)) ? REMADE
+                     : back != ECH_NONE                                                                     ? plan_unread(p, &a, back)
+                                                                                                            : plan_array(p, &a);
         if (why == OK) {
             g_array_append_val(p->arrays, a);
             continue;
@@ -664,6 +770,20 @@ static void begin(Writer *w, const Stay *stay)
     }
     EchId body = body_of(p, stay);
     made.loop = body == ECH_NONE ? ECH_NONE : w->e.map[body];
+    for (uint32_t k = 0; k < stay->unread; k++) {
+        EchId unread = ech_trace_builder_buffer(w->b, made);
+        (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, unread);
+        EchId copy = put_copy(w, buffer, unread, made.bytes, false);
+        count(w, stay, made.bytes, &w->n_in, &w->in);
+        put_wait(w, made.name);
+        ech_trace_builder_dep(w->b, copy, 0);
+        (void)ech_edit_memory(&w->e, ECH_OP_FREE, unread);
+    }
+    if (stay->at.reads && stay->part > 0) {
+        made.dense = made.bytes == stay->part ? made.dense : 0;
+        made.shape = made.bytes == stay->part ? made.shape : ECH_NONE;
+        made.bytes = stay->part;
+    }
     w->stands[buffer] = ech_trace_builder_buffer(w->b, made);
     (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, w->stands[buffer]);
     w->fetched[buffer] = ECH_NONE;
@@ -690,6 +810,19 @@ static void depend_on_users(Writer *w, const Stay *stay, EchId buffer)
     }
 }
 
+/* As save_on_cpu lets it go, where memory is asked for on a queue of its own (PyTorch's host): what is asked for next there comes behind that. @alloc: or
+ * ECH_NONE. */
+static void let_go(Writer *w, EchId alloc, EchId on_device)
+{
+    const EchSurvey *s = &w->p->s;
+    EchId last = w->e.last_core, made = ech_edit_memory(&w->e, ECH_OP_FREE, on_device);
+    if (!w->p->o->each || alloc == ECH_NONE || s->ops[alloc].queue == s->core || last == ECH_NONE)
+        return;
+    ech_trace_builder_peek_op(w->b, made)->queue = s->ops[alloc].queue;
+    ech_trace_builder_dep(w->b, last, 0);
+    w->e.last_core = last;
+}
+
 static void end(Writer *w, const Stay *stay)
 {
     const Pass *p = w->p;
@@ -703,7 +836,7 @@ static void end(Writer *w, const Stay *stay)
             ech_trace_builder_dep(w->b, w->fetched[buffer], 0);
     }
     if (stay->at.writes && !stay->last) {
-        EchBytes bytes = ech_trace_builder_peek_buffer(w->b, on_device)->bytes;
+        EchBytes whole = ech_trace_builder_peek_buffer(w->b, on_device)->bytes, bytes = stay->part > 0 ? MIN(stay->part, whole) : whole;
         EchId copy = put_copy(w, buffer, on_device, bytes, true);
         count(w, stay, bytes, &w->n_out, &w->out);
         for (uint32_t k = 1; k < stay->times; k++) {
@@ -725,7 +858,7 @@ static void end(Writer *w, const Stay *stay)
         /* From outside, a loop's copies have ended when it has. */
         w->stored[buffer] = stay->at.slices ? w->e.map[stay->at.op] : copy;
     }
-    (void)ech_edit_memory(&w->e, ECH_OP_FREE, on_device);
+    let_go(w, g_array_index(p->arrays, Array, stay->array).alloc, on_device);
 }
 
 static void put(Writer *w, EchId op)

@@ -166,6 +166,7 @@ typedef struct {
     bool *is_gathered;   /**< Per buffer: what fully_shard (FSDP) gathered a weight in, of a unit of modules, once; */
     EchId *gathered;     /**< and what it gathered the same in the next time, or ECH_NONE. */
     GArray *along;       /**< EchRematAlong, by site. */
+    GStrv modules;       /**< Patterns of those that are made again, NULL-terminated; NULL: arrays are chosen one by one. */
     bool in_graph;       /**< Modules are made again inside of a graph that torch.compile made of more than them. */
     bool *wanted;        /**< Per buffer, by the plan: what runs again reads it where it is. */
     EchId fullest;       /**< The op before which the device holds most, as the trace is. */

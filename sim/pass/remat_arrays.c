@@ -365,6 +365,7 @@ void ech_remat_clear(EchRemat *remat)
     g_clear_pointer(&remat->longer, g_array_unref);
     g_clear_pointer(&remat->along, g_array_unref);
     g_clear_pointer(&remat->stays, g_hash_table_unref);
+    g_clear_pointer(&remat->modules, g_strfreev);
     g_clear_pointer(&remat->array_of, g_free);
     g_clear_pointer(&remat->longer_of, g_free);
     g_clear_pointer(&remat->slice_of, g_free);

@@ -161,10 +161,82 @@ static void find_along(EchRemat *r, char *const *patterns)
     g_array_sort(r->along, compare_along);
 }
 
+/* A call of a module that is not compiled as one: what is made again in it. */
+typedef struct {
+    EchId last;         /* Of its forward ops the last that makes what is made again. */
+    EchId site;         /* Before this op the first of that is there again; ECH_NONE: nothing is. */
+    EchId maker, saved; /* The last whose result its own gradient reads though it stays for others, and that; or ECH_NONE. */
+} EagerCall;
+
+/* Whether a gradient of the module that @line of n bytes names reads @buffer. */
+static bool is_saved_by(const EchRemat *r, EchId buffer, const char *line, size_t n, char *const *patterns)
+{
+    const EchSurvey *s = r->s;
+    for (uint32_t k = r->users.first[buffer]; k < r->users.first[buffer + 1]; k++) {
+        size_t n_other;
+        const char *other = ech_modules_is_backward(s, r->users.op[k]) ? ech_modules_find(s, r->users.op[k], patterns, &n_other) : NULL;
+        if (other && n_other == n && strncmp(other, line, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* What an operator saves of its own result (ReLU's) a checkpoint makes once more, though the result stays for what comes behind the module. */
+static void find_saved_results(EchRemat *r, char *const *patterns)
+{
+    const EchSurvey *s = r->s;
+    g_autoptr(GArray) calls = g_array_new(FALSE, FALSE, sizeof(EagerCall));
+    g_autofree uint32_t *made_again = g_new(uint32_t, s->n + 1); /* per op: 1 + the array that it makes, of those that are chosen; 0 */
+    memset(made_again, 0, (s->n + 1) * sizeof *made_again);
+    for (guint k = 0; k < r->arrays->len; k++)
+        if (ech_remat_array(r, k)->chosen)
+            made_again[ech_remat_array(r, k)->maker] = k + 1;
+    const char *line = NULL;
+    size_t n_line = 0;
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        size_t n = 0;
+        if (o->kind != ECH_OP_KERNEL || o->queue != s->core || o->n_uses == 0)
+            continue;
+        const char *module = ech_modules_find(s, i, patterns, &n);
+        if (!module || ech_modules_is_backward(s, i) || ech_compiled_is_within(s, i, module)) {
+            line = NULL;
+            continue;
+        }
+        if (!line || n != n_line || strncmp(line, module, n) != 0) {
+            EagerCall call = {i, ECH_NONE, ECH_NONE, ECH_NONE};
+            g_array_append_val(calls, call);
+        }
+        line = module;
+        n_line = n;
+        EagerCall *call = &g_array_index(calls, EagerCall, calls->len - 1);
+        if (made_again[i] > 0) {
+            call->last = i;
+            call->site = MIN(call->site, ech_remat_array(r, made_again[i] - 1)->back);
+        }
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+            EchId root = ech_survey_root(s, s->uses[u].buffer);
+            const EchBuffer *b = &s->buffers[root];
+            bool chosen = r->array_of[root] != UINT32_MAX && ech_remat_array(r, r->array_of[root])->chosen;
+            if (s->uses[u].access != ECH_WRITE || chosen || b->resident || b->bytes == 0 || !is_saved_by(r, root, module, n, patterns))
+                continue;
+            call->maker = i;
+            call->saved = root;
+        }
+    }
+    for (guint k = 0; k < calls->len; k++) {
+        const EagerCall *call = &g_array_index(calls, EagerCall, k);
+        EchRematAlong along = {call->maker, call->saved, call->site};
+        if (call->site != ECH_NONE && call->maker != ECH_NONE && call->maker > call->last && (r->asked.products || !ech_survey_has_products(s, call->maker)))
+            g_array_append_val(r->along, along);
+    }
+    g_array_sort(r->along, compare_along);
+}
+
 bool ech_remat_choose_modules(EchRemat *remat, const char *modules)
 {
     EchRemat *r = remat;
-    g_auto(GStrv) patterns = g_strsplit(modules, ECH_MODULES_OR, -1);
+    GStrv patterns = r->modules = g_strsplit(modules, ECH_MODULES_OR, -1);
     bool any = false;
     for (guint k = 0; k < r->arrays->len; k++) {
         EchRematArray *a = ech_remat_array(r, k);
@@ -177,6 +249,7 @@ bool ech_remat_choose_modules(EchRemat *remat, const char *modules)
     }
     keep_casts(r);
     find_along(r, patterns);
+    find_saved_results(r, patterns);
     if (ech_remat_plan(r) == ECH_REMAT_OK)
         return any;
     /* Not all at once: as many as go together. */

@@ -281,6 +281,13 @@ static bool adds_a_part(const EchRemat *r, EchId op, EchId buffer)
            !is_all(r, op, buffer);
 }
 
+/* Whether @op copies from device memory to device memory in line with kernels, as PyTorch's clone() does. */
+static bool is_local_copy(const EchSurvey *s, EchId op)
+{
+    const EchOp *o = &s->ops[op];
+    return o->kind == ECH_OP_COPY && o->queue == s->core && o->memory_from == s->hbm && o->memory_to == s->hbm && ech_trace_is_captured(s->t);
+}
+
 static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int depth, uint32_t *ret_run)
 {
     const EchSurvey *s = r->s;
@@ -289,7 +296,7 @@ static EchRematReason run_again(EchRemat *r, EchId op, EchId made, Place at, int
         return ECH_REMAT_DEEP;
     if (o->kind == ECH_OP_LOOP)
         return run_loop_again(r, op, at, depth, ret_run);
-    if (o->kind != ECH_OP_KERNEL && o->kind != ECH_OP_COLLECTIVE)
+    if (o->kind != ECH_OP_KERNEL && o->kind != ECH_OP_COLLECTIVE && !is_local_copy(s, op))
         return ECH_REMAT_COPIED;
     if (ech_remat_is_message(s, op))
         return ECH_REMAT_SENT;

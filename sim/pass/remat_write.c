@@ -1,3 +1,4 @@
+#include "sim/pass/modules.h"
 #include "sim/pass/remat.h"
 
 #include "sim/program/gpu_launch.h"
@@ -25,6 +26,9 @@ typedef struct {
     GHashTable *launches; /* string + 1 -> EchGpuLaunch, owned: those that were read */
     EchId *again;         /* per op of a loop that is run again: its new number */
     EchId *clone;         /* per buffer: what stands there for one of the loop's own, or one that it changes, or ECH_NONE */
+    bool *ran;            /* modules: per op, it ran again by now, or will */
+    uint32_t *latest;     /* modules: per buffer, what it was made again as last, an EchRematValue, or UINT32_MAX */
+    uint32_t along;       /* kernels that ran again though nobody asks for what they make */
     uint32_t *bound;      /* per buffer: there, the EchRematBinding of what it only reads, or UINT32_MAX */
     guint next_end, next_run, next_array, next_gone, next_place;
 } Writer;
@@ -320,8 +324,10 @@ static void free_values(Writer *w, uint32_t run)
 {
     const EchRematRun *at = ech_remat_run(w->r, run);
     for (uint32_t v = at->value; v != UINT32_MAX; v = ech_remat_value(w->r, v)->next)
-        if (ech_remat_value(w->r, v)->last_run == run && ech_remat_value(w->r, v)->until <= at->site)
+        if (ech_remat_value(w->r, v)->last_run == run && ech_remat_value(w->r, v)->until <= at->site) {
             (void)ech_edit_memory(&w->e, ECH_OP_FREE, ech_remat_value(w->r, v)->made);
+            ech_remat_value(w->r, v)->made = ECH_NONE;
+        }
     for (guint i = 0; i < w->inputs->len; i++) {
         const EchRematInput *input = &g_array_index(w->inputs, EchRematInput, i);
         EchRematValue *v = input->kind == ECH_REMAT_VALUE ? ech_remat_value(w->r, input->id) : NULL;
@@ -573,6 +579,8 @@ static void run_again(Writer *w, uint32_t index)
     moved = ech_bytes_add(moved, put_inputs(w));
     for (uint32_t v = run->value; v != UINT32_MAX; v = ech_remat_value(w->r, v)->next) {
         ech_remat_value(w->r, v)->made_by = made;
+        if (w->latest != NULL)
+            w->latest[ech_survey_root(s, ech_remat_value(w->r, v)->buffer)] = v;
         ech_trace_builder_use(w->b, ech_remat_value(w->r, v)->made, ECH_WRITE, written(w, ech_remat_value(w->r, v)), ECH_PATTERN_STREAM, ECH_INFERRED);
     }
     if (w->e.last_core != ECH_NONE)
@@ -583,6 +591,96 @@ static void run_again(Writer *w, uint32_t index)
     if (o->queue == s->core)
         w->e.last_core = made;
     free_values(w, index);
+}
+
+/* ---- all of a module ---- */
+
+/* What stands for @buffer where op @i of its module runs again: what was made again, or what is there; else another one, which is let go when the op has run.
+ */
+static EchId stand_along(Writer *w, EchId buffer, EchId site, GArray *temporaries)
+{
+    const EchSurvey *s = w->s;
+    EchId root = ech_survey_root(s, buffer), alloc = w->r->alloc[root], free = w->r->free[root];
+    const EchRematValue *value = w->latest[root] != UINT32_MAX ? ech_remat_value(w->r, w->latest[root]) : NULL;
+    bool there = s->buffers[root].resident || (alloc != ECH_NONE && alloc < site && (free == ECH_NONE || free >= site) && chosen_array(w, root) == NULL);
+    if (value != NULL && value->made != ECH_NONE)
+        return value->made;
+    if (there || s->buffers[root].bytes == 0)
+        return buffer;
+    EchId made = make_buffer(w, root, s->buffers[root].bytes, ECH_NONE);
+    keep_no_more(ech_trace_builder_peek_buffer(w->b, made));
+    (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, made);
+    g_array_append_val(temporaries, made);
+    return made;
+}
+
+static void put_along(Writer *w, EchId op, EchId site)
+{
+    const EchSurvey *s = w->s;
+    const EchOp *o = &s->ops[op];
+    g_autoptr(GArray) stands = g_array_new(FALSE, FALSE, sizeof(EchId)), temporaries = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        EchId stand = stand_along(w, s->uses[u].buffer, site, temporaries);
+        g_array_append_val(stands, stand);
+    }
+    EchId made = ech_trace_builder_op(w->b, op_again(w, op));
+    for (uint32_t u = 0; u < o->n_uses; u++) {
+        const EchUse *use = &s->uses[o->first_use + u];
+        EchId stand = g_array_index(stands, EchId, u);
+        ech_trace_builder_use(w->b, stand, (EchAccess)use->access, bytes_within(w, stand, use->bytes), (EchPattern)use->pattern, (EchOrigin)use->origin);
+    }
+    if (w->e.last_core != ECH_NONE)
+        depend(w, w->e.last_core);
+    ech_edit_work(&w->e, op, 1);
+    w->e.last_core = made;
+    for (guint k = 0; k < temporaries->len; k++)
+        (void)ech_edit_memory(&w->e, ECH_OP_FREE, g_array_index(temporaries, EchId, k));
+    w->ran[op] = true;
+    w->along++;
+}
+
+/* The other kernels of one call of a library (cuDNN's convolution between channels first and last), which is known to use arrays as a whole. */
+static void run_parts(Writer *w, EchId op, EchId site)
+{
+    const EchSurvey *s = w->s;
+    for (EchId i = op + 1; i < s->n && s->ops[i].kind == ECH_OP_KERNEL && s->ops[i].queue == s->core && s->ops[i].stack == s->ops[op].stack; i++) {
+        bool known = false;
+        for (uint32_t u = s->ops[i].first_use; u < s->ops[i].first_use + s->ops[i].n_uses; u++)
+            known |= s->buffers[s->uses[u].buffer].bytes > 0;
+        if (known || w->ran[i])
+            return;
+        put_along(w, i, site);
+    }
+}
+
+/* Whether @op brings fully_shard's weights, which come once more as it is. */
+static bool is_gathering(const EchSurvey *s, EchId op)
+{
+    return s->ops[op].stack != ECH_NONE && strstr(ech_trace_string(s->t, s->ops[op].stack), "FSDP::all_gather") != NULL;
+}
+
+/* What torch.utils.checkpoint runs again before op @op of a module, whoever asks for it: kernels of that call that lie before it, behind the last that ran. */
+static void run_along(Writer *w, EchId op, EchId site)
+{
+    const EchSurvey *s = w->s;
+    size_t n, n_other;
+    const char *module = ech_modules_find(s, op, w->r->modules, &n);
+    EchId first = op;
+    for (EchId i = op; module != NULL && i-- > 0;) {
+        if (!ech_op_is_work(&s->ops[i]) || s->ops[i].queue != s->core)
+            continue;
+        const char *other = ech_modules_find(s, i, w->r->modules, &n_other);
+        if (other == NULL || n_other != n || strncmp(other, module, n) != 0 || ech_modules_is_backward(s, i) || s->region[i] != ECH_NONE)
+            break;
+        first = i;
+        if (w->ran[i])
+            break;
+    }
+    for (EchId i = first; i < op; i++) {
+        bool kernel = s->ops[i].kind == ECH_OP_KERNEL && s->ops[i].queue == s->core && !w->ran[i];
+        if (kernel && (w->r->asked.products || !ech_survey_has_products(s, i)) && !is_gathering(s, i))
+            put_along(w, i, site);
+    }
 }
 
 /* A kernel that stacks what an iteration begins with, or makes. */
@@ -671,8 +769,10 @@ static void run_ends(Writer *w, EchId i)
             continue;
         }
         EchRematValue *v = ech_remat_value(w->r, e->value);
-        if (v->made != ECH_NONE && v->until > ech_remat_run(w->r, v->last_run)->site)
-            (void)ech_edit_memory(&w->e, ECH_OP_FREE, v->made);
+        if (v->made == ECH_NONE || v->until <= ech_remat_run(w->r, v->last_run)->site)
+            continue;
+        (void)ech_edit_memory(&w->e, ECH_OP_FREE, v->made);
+        v->made = ECH_NONE;
     }
 }
 
@@ -713,7 +813,11 @@ static void come_before(Writer *w, EchId i)
         uint32_t run = g_array_index(w->r->order, uint32_t, w->next_run);
         if (ech_remat_run(w->r, run)->site != i)
             break;
+        if (w->ran != NULL)
+            run_along(w, ech_remat_run(w->r, run)->op, i);
         run_again(w, run);
+        if (w->ran != NULL)
+            run_parts(w, ech_remat_run(w->r, run)->op, i);
     }
     for (; w->next_array < w->arrays->len; w->next_array++) {
         const EchRematArray *a = ech_remat_array(w->r, g_array_index(w->arrays, uint32_t, w->next_array));
@@ -795,7 +899,7 @@ static void say(const Writer *w, EchDiag *diag)
                     *time = ech_format_time(ech_remat_time(r));
     g_autofree char *inside = fused > 0 ? g_strdup_printf(", and %u inside those that read them", fused) : g_strdup("");
     g_autofree char *whole = loops > 0 ? g_strdup_printf(" and %u loop%s", loops, loops == 1 ? "" : "s") : g_strdup("");
-    uint32_t kernels = r->runs->len - fused - loops;
+    uint32_t kernels = r->runs->len - fused - loops + w->along;
     ech_diag_remark(diag, "remat: %u array%s (%s) made again instead of kept: %u kernel%s%s run again, %s by their own times%s", n, n == 1 ? "" : "s", all,
                     kernels, kernels == 1 ? "" : "s", whole, time, inside);
     if (idle > 0)
@@ -883,6 +987,13 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     w->on_chip = on_chip != NULL ? ech_trace_find_memory(s->t, on_chip->name) : ECH_NONE;
     if (w->on_chip != ECH_NONE)
         ech_remat_place_on_chip(r, w->on_chip, MIN(on_chip->capacity, on_chip->available));
+    if (r->modules != NULL && !r->in_graph) {
+        w->ran = g_new0(bool, s->n + 1);
+        w->latest = g_new(uint32_t, s->n_buffers + 1);
+        memset(w->latest, 0xff, (s->n_buffers + 1) * sizeof *w->latest);
+        for (guint k = 0; k < r->runs->len; k++)
+            w->ran[ech_remat_run(r, k)->op] = true;
+    }
     drop_idle(w);
     drop_copies(w);
     for (uint32_t k = 0; k < r->arrays->len; k++) {
@@ -906,6 +1017,8 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     g_free(w->again);
     g_free(w->clone);
     g_free(w->bound);
+    g_free(w->ran);
+    g_free(w->latest);
     g_free(w->dropped);
     g_free(w->reads);
     g_array_unref(w->ends);

@@ -103,11 +103,11 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
   What would make it fit
    1  gradient accumulation in two         3.22 GiB         -  72.8 ms    x1.052
    2  gradient accumulation in four        2.34 GiB         -  80.4 ms    x1.162
-   3+ checkpoint each block                4.08 GiB         -  84.8 ms    x1.225
+   3+ checkpoint each block                4.08 GiB         -  84.8 ms    x1.226
    4  optimizer on host                    3.96 GiB  1.35 GiB  93.1 ms    x1.346
    5+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.027
-   6+ activations on host, overlapped      4.06 GiB  1.17 GiB   217 ms    x3.139
-   7+ activations on host, waited for      3.46 GiB  1.17 GiB   229 ms    x3.310
+   6+ activations on host, overlapped      4.05 GiB  2.15 GiB   341 ms    x4.932
+   7+ activations on host, waited for      3.46 GiB  2.15 GiB   357 ms    x5.162
 
   What to add to 'echelon run', which tells the arrays
    1  --pass batch:parts=2
@@ -115,20 +115,20 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    3  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
    4  --pass fuse:where=host
    5  --allocator pytorch:expandable_segments:True --pass offload:what=arguments
-   6  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,overlap=true,stash=5
-   7  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true
+   6  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,above=1KiB,overlap=true,stash=5
+   7  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,above=1
    8  --set replay.unified_memory=true
 
 $ echelon advise traces/keras_cnn.h100 --device h100-sxm --memory 70MiB | sed -n '/make it fit/,/^$/p'
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 2GiB --json | sed -n '/"activations on host, overlapped"/,/hbm_bytes/p'
       "does" : "activations on host, overlapped",
-      "options" : "--pass offload:what=activations,idle=0,each=true,overlap=true,stash=5",
+      "options" : "--pass offload:what=activations,idle=0,each=true,above=1KiB,overlap=true,stash=5",
       "fits" : false,
-      "hbm_bytes" : 4362587648,
+      "hbm_bytes" : 5925751296,
 $ echelon run traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=64TiB --pass offload:what=activations,idle=0,each=true,overlap=true,stash=5 --json | sed -n '/"needs"/,/"bytes"/p'
   "needs" : {
     "hbm" : {
-      "bytes" : 4362587648,
+      "bytes" : 5927062016,
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
       "name" : "remat",
       "does" : "make activations again",

@@ -81,9 +81,9 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   4.52 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.02 GiB, 512 MiB of it the process's context.
   It takes 12.8 ms, bound by hbm port (52 % of the critical path).
-    It takes 7.9 % longer: 11.8 ms -> 12.8 ms. Along the critical path: +486 us hbm port, +373 us matrix unit, +70.5 us overhead.
+    It takes 8.0 % longer: 11.8 ms -> 12.8 ms. Along the critical path: +486 us hbm port, +373 us matrix unit, +73 us overhead.
   Steps: one whole one
-    12.7 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
+    12.7 ms from Optimizer.step#AdamW.step to the next, 201 kernels, at most 4.09 GiB
 
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
@@ -153,17 +153,17 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   Steps: 2, the middle one takes 13.1 ms; --step N tells all of this of one alone
-    13.1 ms from Optimizer.step#AdamW.step to the next, 253 kernels, at most 4.09 GiB
-    12.7 ms from Optimizer.step#AdamW.step to the next, 199 kernels, at most 4.09 GiB
+    13.1 ms from Optimizer.step#AdamW.step to the next, 255 kernels, at most 4.09 GiB
+    12.7 ms from Optimizer.step#AdamW.step to the next, 201 kernels, at most 4.09 GiB
 
-  - remat: 96 arrays (1.64 GiB) made again instead of kept: 102 kernels run again, 2.00 ms by their own times
+  - remat: 96 arrays (1.64 GiB) made again instead of kept: 108 kernels run again, 2.00 ms by their own times
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=activations,idle=0,above=1,each=true' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
-  It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 1.18 GiB of 2 TiB (0 %)
-  Steps: 2, the middle one takes 60.8 ms; --step N tells all of this of one alone
-    60.8 ms from Optimizer.step#AdamW.step to the next, 219 kernels, at most 3.46 GiB
-    60.4 ms from Optimizer.step#AdamW.step to the next, 165 kernels, at most 3.46 GiB
+  It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.15 GiB of 2 TiB (0 %)
+  Steps: 2, the middle one takes 100 ms; --step N tells all of this of one alone
+    100 ms from Optimizer.step#AdamW.step to the next, 219 kernels, at most 3.46 GiB
+    99.4 ms from Optimizer.step#AdamW.step to the next, 165 kernels, at most 3.46 GiB
 
-  - offload: 117 arrays (3.53 GiB) on the host; 123 copies there (3.62 GiB) and 123 back (3.62 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
+  - offload: 120 arrays (6.46 GiB) on the host; 126 copies there (6.55 GiB) and 126 back (6.55 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=arguments,names=optimizer' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.96 GiB of 78.6 GiB (5 %), host 692 MiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 40.8 ms; --step N tells all of this of one alone

@@ -576,6 +576,53 @@ START_TEST(once_an_operator)
 }
 END_TEST
 
+/* Each operator that saves an array has it copied, one whose gradient reads nothing of it, too (a loss goes by its sizes); where that alone keeps it, until
+ * that has run. Of a half (chunk()) a half is copied. */
+static const struct {
+    bool alone, halves;
+    unsigned copies;
+    EchBytes moved, peak;
+} unread[] = {
+    {false, false, 2, 2 * GB, 3 * GB}, /* while it comes back for the loss beside the loss's own gradient there is room that "large" had */
+    {true, false, 1, GB, 3 * GB},
+    {false, true, 3, 2 * GB, 3 * GB},
+};
+
+START_TEST(saved_unread)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId a = ech_test_buffer(b, "a", GB, unread[_i].alone ? ECH_ROLE_TEMPORARY : ECH_ROLE_ACTIVATION, false),
+          large = ech_test_buffer(b, "large", 3 * GB, ECH_ROLE_TEMPORARY, false), loss = ech_test_buffer(b, "loss", 8, ECH_ROLE_PARAMETER, true);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    ech_test_kernel(b, 0, a, ECH_WRITE, GB);
+    ech_test_kernel(b, 0, a, ECH_READ, GB / 1024); /* what it looks up */
+    ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack = ech_trace_builder_string(b, "aten::nll_loss_forward\naten::nll_loss", -1);
+    (void)ech_test_put(b, ECH_OP_ALLOC, large);
+    ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 3 * GB);
+    (void)ech_test_put(b, ECH_OP_FREE, large);
+    static const char *const stacks[] = {"aten::nll_loss_backward\nautograd::engine::evaluate_function: NllLossBackward0",
+                                         "aten::_log_softmax_backward_data\nautograd::engine::evaluate_function: LogSoftmaxBackward0",
+                                         "aten::mul\nautograd::engine::evaluate_function: MulBackward0"};
+    for (unsigned k = 0; k < (unread[_i].alone ? 1u : unread[_i].halves ? 3u : 2u); k++) {
+        ech_test_kernel(b, 0, k == 0 ? loss : a, k == 0 ? ECH_WRITE : ECH_READ, k == 0 ? 8 : unread[_i].halves ? GB / 2 : GB);
+        ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack = ech_trace_builder_string(b, stacks[k], -1);
+    }
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const each[] = {"offload:what=activations,idle=0,each=true", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, each);
+    EchBytes moved = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(out); i++)
+        moved += ech_trace_ops(out)[i].kind == ECH_OP_COPY ? ech_trace_ops(out)[i].bytes : 0;
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_COPY), 2 * unread[_i].copies);
+    ck_assert_msg(llabs((int64_t)(moved - 2 * unread[_i].moved)) < 8, "%" G_GUINT64_FORMAT, moved); /* shares of it are rounded */
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), unread[_i].peak + 256); /* the loss */
+}
+END_TEST
+
 /* What fits for sure: not where only arrays that a compiler may bring back early make the room. */
 static const struct {
     const char *trace, *device, *spec, *available;
@@ -699,6 +746,7 @@ int main(void)
     tcase_add_test(tcase, least_harm);
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
     tcase_add_test(tcase, once_an_operator);
+    tcase_add_loop_test(tcase, saved_unread, 0, G_N_ELEMENTS(unread));
     tcase_add_loop_test(tcase, fetched_early, 0, G_N_ELEMENTS(early));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
     tcase_add_loop_test(tcase, overlap_within, 0, G_N_ELEMENTS(held));

@@ -409,6 +409,81 @@ START_TEST(modules_of_pytorch)
 }
 END_TEST
 
+static EchOp *named(EchTraceBuilder *b, const char *name, const char *where)
+{
+    EchOp *o = ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1);
+    o->name = ech_trace_builder_string(b, name, -1);
+    o->stack = ech_trace_builder_string(b, where, -1);
+    return o;
+}
+
+/* A module's kernels all run again up to the last whose result its own gradient reads, be that kept for others: parts of a call of a library, of which only the
+ * first is known to use anything, what counts batches, and what clone() copies. What comes behind it does not, and products stay where they may not run. */
+START_TEST(all_of_a_module)
+{
+    static const char layer[] = "aten::op\nnn.Module: layers.0 Block\nmain", conv[] = "aten::cudnn_convolution\nnn.Module: layers.0 Block\nmain",
+                      back[] = "autograd::engine::evaluate_function: ReluBackward0\nnn.Module: layers.0 Block\nmain",
+                      *const names[] = {"convolution", "relayout", "counter", "clone", "in place", "result", "behind"};
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    const EchBytes part = GB / 4;
+    EchId x = ech_test_buffer(b, "x", part, ECH_ROLE_ACTIVATION, true), nowhere = ech_test_buffer(b, "nowhere", 0, ECH_ROLE_UNKNOWN, true),
+          batches = ech_test_buffer(b, "batches", 8, ECH_ROLE_PARAMETER, true), y = ech_test_buffer(b, "y", part, ECH_ROLE_TEMPORARY, false),
+          made = ech_test_buffer(b, "made", part, ECH_ROLE_ACTIVATION, false), result = ech_test_buffer(b, "result", part, ECH_ROLE_ACTIVATION, false),
+          behind = ech_test_buffer(b, "behind", part, ECH_ROLE_ACTIVATION, false), gradient = ech_test_buffer(b, "gradient", part, ECH_ROLE_TEMPORARY, false);
+    ech_trace_builder_set_property(b, "host_order", "as asked");
+    (void)ech_test_put(b, ECH_OP_ALLOC, y);
+    make(b, ECH_WORK_MATRIX, ms, x, y, part);
+    (void)named(b, names[0], conv);
+    ech_test_kernel(b, ms, nowhere, ECH_WRITE, part);
+    (void)named(b, names[1], conv);
+    ech_test_kernel(b, ms, batches, ECH_WRITE, 8);
+    (void)named(b, names[2], layer);
+    (void)ech_test_put(b, ECH_OP_ALLOC, made);
+    (void)ech_test_put(b, ECH_OP_COPY, ECH_NONE);
+    EchOp *copy = named(b, names[3], layer);
+    copy->memory_from = copy->memory_to = ech_trace_builder_peek_buffer(b, y)->memory;
+    copy->bytes = part;
+    ech_trace_builder_use(b, y, ECH_READ, part, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_use(b, made, ECH_WRITE, part, ECH_PATTERN_STREAM, ECH_KNOWN);
+    (void)ech_test_put(b, ECH_OP_FREE, y);
+    make(b, ECH_WORK_VECTOR, ms, made, made, part);
+    (void)named(b, names[4], layer);
+    (void)ech_test_put(b, ECH_OP_ALLOC, result);
+    make(b, ECH_WORK_VECTOR, ms, made, result, part);
+    (void)named(b, names[5], layer);
+    (void)ech_test_put(b, ECH_OP_ALLOC, behind);
+    make(b, ECH_WORK_VECTOR, ms, result, behind, part);
+    (void)named(b, names[6], layer);
+    (void)ech_test_put(b, ECH_OP_ALLOC, gradient);
+    make(b, ECH_WORK_VECTOR, ms, behind, gradient, part);
+    (void)named(b, "loss", "loss\nmain");
+    (void)ech_test_put(b, ECH_OP_FREE, behind);
+    make(b, ECH_WORK_VECTOR, ms, result, gradient, part);
+    (void)named(b, "gradient", back);
+    make(b, ECH_WORK_VECTOR, ms, made, gradient, part);
+    (void)named(b, "gradient", back);
+    (void)ech_test_put(b, ECH_OP_FREE, made);
+    (void)ech_test_put(b, ECH_OP_FREE, result);
+    (void)ech_test_put(b, ECH_OP_FREE, gradient);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"remat:modules=layers.*", NULL}),
+                        kept = ech_test_pass(in, device, diag, (const char *const[]){"remat:modules=layers.*,products=false", NULL});
+    for (size_t k = 0; k < G_N_ELEMENTS(names); k++) {
+        unsigned n = 0, of_kept = 0;
+        for (size_t i = 0; i < ech_trace_n_ops(out); i++)
+            n += ech_op_is_work(&ech_trace_ops(out)[i]) && strcmp(ech_trace_string(out, ech_trace_ops(out)[i].name), names[k]) == 0;
+        for (size_t i = 0; i < ech_trace_n_ops(kept); i++)
+            of_kept += ech_op_is_work(&ech_trace_ops(kept)[i]) && strcmp(ech_trace_string(kept, ech_trace_ops(kept)[i].name), names[k]) == 0;
+        ck_assert_msg(n == (k == 6 ? 1 : 2), "%s: %u times", names[k], n);
+        ck_assert_msg(k != 0 || of_kept == 1, "%s: %u times", names[k], of_kept);
+    }
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert(run->completed);
+}
+END_TEST
+
 /* torch.utils.checkpoint with a policy that keeps products: what one makes stays though autograd would not keep it, and it does not run again; what is made of
  * that does. Nothing of that waits on the host then, where activations do. */
 START_TEST(products_of_modules)
@@ -1667,6 +1742,7 @@ int main(void)
     tcase_add_loop_test(tcase, long_chain, 0, 2);
     tcase_add_loop_test(tcase, halves, 0, 2);
     tcase_add_test(tcase, modules_of_pytorch);
+    tcase_add_test(tcase, all_of_a_module);
     tcase_add_test(tcase, products_of_modules);
     tcase_add_test(tcase, compiled_modules);
     tcase_add_loop_test(tcase, gradients_left_for_the_end, 0, 2);
