@@ -36,7 +36,8 @@ static const EchParam offload_params[] = {
     {"memory", ECH_PARAM_BYTES, offsetof(OffloadOptions, memory), "0", NULL, NULL, NULL,
      "only as many arrays, those idle for longest first, as bring what the device holds at its fullest down to this; 0: all"},
     {"each", ECH_PARAM_BOOL, offsetof(OffloadOptions, each), "false", NULL, NULL, NULL,
-     "activations: out and back once for each operator that saved them, as save_on_cpu has it, which does not know them again"},
+     "activations: out and back once for each operator that saved them, as save_on_cpu has it, which does not know them again and takes small ones, too "
+     "(above=1)"},
     {"overlap", ECH_PARAM_BOOL, offsetof(OffloadOptions, overlap), "false", NULL, NULL, NULL,
      "false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them, for as long as what they "
      "are still taking out has room in memory= (fetches: pass prefetch)"},

@@ -438,7 +438,7 @@ static void put(const Shard *d, Writer *w, EchId op)
             continue;
         }
         bool split = use->bytes > BESIDE && (parts > 1 || (scatters && use->access == ECH_WRITE));
-        uint32_t n = !split ? 1 : scatters ? o.memory_from : parts;
+        uint32_t n = !split ? 1 : scatters ? MAX(o.memory_from, 1u) : parts; /* of so many devices, 0: not told */
         ech_trace_builder_use(w->e.builder, use->buffer, (EchAccess)use->access, use->bytes / n, (EchPattern)use->pattern, (EchOrigin)use->origin);
     }
     for (uint32_t u = 0; parts == 1 && u < s->ops[op].n_uses; u++) {
