@@ -409,6 +409,7 @@ static Reason plan_array(Pass *p, Array *a)
             else if (!slices) {
                 open->until = MAX(open->until, e.until);
                 open->at.writes |= e.writes;
+                open->at.bytes = MAX(open->at.bytes, e.bytes);
                 before = e;
                 continue;
             }

@@ -28,7 +28,8 @@ typedef struct {
     EchId *clone;         /* per buffer: what stands there for one of the loop's own, or one that it changes, or ECH_NONE */
     bool *ran;            /* modules: per op, it ran again by now, or will */
     uint32_t *latest;     /* modules: per buffer, what it was made again as last, an EchRematValue, or UINT32_MAX */
-    uint32_t along;       /* kernels that ran again though nobody asks for what they make */
+    uint32_t along;       /* kernels that ran again though nobody asks for what they make, */
+    EchTime along_time;   /* and their own times */
     uint32_t *bound;      /* per buffer: there, the EchRematBinding of what it only reads, or UINT32_MAX */
     guint next_end, next_run, next_array, next_gone, next_place;
 } Writer;
@@ -595,8 +596,7 @@ static void run_again(Writer *w, uint32_t index)
 
 /* ---- all of a module ---- */
 
-/* What stands for @buffer where op @i of its module runs again: what was made again, or what is there; else another one, which is let go when the op has run.
- */
+/* What stands for @buffer where its module runs again, before op @site: what was made again, or what is there; else another one, of @temporaries. */
 static EchId stand_along(Writer *w, EchId buffer, EchId site, GArray *temporaries)
 {
     const EchSurvey *s = w->s;
@@ -637,6 +637,7 @@ static void put_along(Writer *w, EchId op, EchId site)
         (void)ech_edit_memory(&w->e, ECH_OP_FREE, g_array_index(temporaries, EchId, k));
     w->ran[op] = true;
     w->along++;
+    w->along_time = ech_time_add(w->along_time, ech_survey_length(s, op));
 }
 
 /* The other kernels of one call of a library (cuDNN's convolution between channels first and last), which is known to use arrays as a whole. */
@@ -896,7 +897,7 @@ static void say(const Writer *w, EchDiag *diag)
     for (EchId i = 0; i < w->s->n; i++)
         idle += w->dropped[i] && w->s->ops[i].kind == ECH_OP_KERNEL;
     g_autofree char *all = ech_format_bytes(bytes), *stacked = ech_format_bytes(carried), *kept = ech_format_bytes(results),
-                    *time = ech_format_time(ech_remat_time(r));
+                    *time = ech_format_time(ech_time_add(ech_remat_time(r), w->along_time));
     g_autofree char *inside = fused > 0 ? g_strdup_printf(", and %u inside those that read them", fused) : g_strdup("");
     g_autofree char *whole = loops > 0 ? g_strdup_printf(" and %u loop%s", loops, loops == 1 ? "" : "s") : g_strdup("");
     uint32_t kernels = r->runs->len - fused - loops + w->along;
