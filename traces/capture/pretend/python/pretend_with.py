@@ -393,7 +393,7 @@ def install(say, asked):
 
     def ended():
         for measure in measures:
-            if not measure.applied and _speaks:
-                measure.tell("nothing was changed: " + measure.missing)
+            if not measure.applied:
+                measure.tell("nothing was changed" + ("" if measure.said else ": " + measure.missing))
 
     torch.cuda._lazy_call(lambda: atexit.register(ended))
