@@ -90,15 +90,12 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
     "weights and optimizer state with jax.sharding.NamedSharding(mesh, P(axis)), of the axis that splits the batch, in in_shardings and out_shardings of the " \
     "step; before the loss jax.lax.with_sharding_constraint of the weights, in the type that products read them in, to what they had (P()), after it of the "  \
     "gradients to P(axis) (ZeRO-1)"
-/* With the modules after it, where they are known. */
-#define TORCH_CHECKPOINT "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x)"
 #define KEEPING_PRODUCTS                                                                                                                                       \
     ", with context_fn=lambda: create_selective_checkpoint_contexts(policy), whose policy is MUST_SAVE for products, convolutions and attention "              \
     "(torch.ops.aten.mm.default, addmm, bmm, convolution, ...), else PREFER_RECOMPUTE"
 #define TORCH_PARTS                                                                                                                                            \
     "torch.utils.checkpoint.checkpoint(part, x, use_reentrant=False) for parts of the model; what torch.compile compiles: "                                    \
     "torch._functorch.config.activation_memory_budget below 1"
-#define SAVE_ON_CPU "with torch.autograd.graph.save_on_cpu(pin_memory=True): around the forward pass"
 #define ON_STREAMS "copies of saved tensors on a stream of their own: torchtune's OffloadActivations(), activation_offloading=True of TRL"
 #define HOST_OPTIMIZER "torchao.optim.CPUOffloadOptimizer(model.parameters(), torch.optim.AdamW), DeepSpeed's ZeRO-Offload"
 #define CPU_OFFLOAD                                                                                                                                            \
@@ -130,15 +127,7 @@ static const Measure measures[] = {
      "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
      "PYTORCH_CUDA_ALLOC_CONF=garbage_collection_threshold:0.8",
      FRAGMENTED},
-    {fused_optimizer,
-     "optimizer in one kernel",
-     {"fuse", NULL},
-     0,
-     NULL,
-     NULL,
-     "fused=True for the optimizer: torch.optim.AdamW(..., fused=True)",
-     NULL,
-     ALWAYS},
+    {fused_optimizer, "optimizer in one kernel", {"fuse", NULL}, 0, NULL, NULL, ECH_TORCH_FUSED, NULL, ALWAYS},
     {"donate", "donate what results can replace", {donate, NULL}, 0, NULL, DONATE, NULL, NULL, ALWAYS},
     {"carry",
      "loops update their stacks in place",
@@ -152,8 +141,8 @@ static const Measure measures[] = {
     {"batch_in_two", "gradient accumulation in two", {"batch:parts=2", NULL}, 0, NULL, NULL, ACCUMULATE, NULL, ALWAYS},
     {"batch_in_four", "gradient accumulation in four", {"batch:parts=4", NULL}, 0, NULL, NULL, ACCUMULATE, NULL, ALWAYS},
     {"row_by_row", "micro-batches of one", {ROW_BY_ROW, NULL}, 0, NULL, NULL, ACCUMULATE, NULL, LAST},
-    {"remat_blocks", "checkpoint each block", {BLOCKS, NULL}, 0, NULL, NULL, TORCH_CHECKPOINT, NULL, ALWAYS},
-    {blocks_cheap, "checkpoint each, keep its products", {BLOCKS ",products=false", NULL}, 0, NULL, NULL, TORCH_CHECKPOINT KEEPING_PRODUCTS, NULL, ALWAYS},
+    {"remat_blocks", "checkpoint each block", {BLOCKS, NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT, NULL, ALWAYS},
+    {blocks_cheap, "checkpoint each, keep its products", {BLOCKS ",products=false", NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT KEEPING_PRODUCTS, NULL, ALWAYS},
     {remat_cheap, "make again what needs no product", {"remat:products=false", NULL}, 1, NULL, JAX_POLICY "dots_saveable)", NULL, NULL, ALWAYS},
     {remat, "make activations again", {"remat", NULL}, 1, NULL, JAX_CHECKPOINT, TORCH_PARTS, NULL, ALWAYS},
     {offload_products,
@@ -169,7 +158,15 @@ static const Measure measures[] = {
     {"shard_state", "optimizer state split (ZeRO-1)", {"shard:weights=false", NULL}, 0, NULL, NULL, ZERO_OPTIMIZER, NULL, ALWAYS},
     {"shard_once", "all split, gathered once (ZeRO-2)", {"shard:keep=true", NULL}, 0, NULL, NULL, FULLY_SHARD_ONCE, NULL, ALWAYS},
     {"shard_all", "all split (FSDP, ZeRO-3)", {shard, NULL}, 0, NULL, NULL, FULLY_SHARD, NULL, ALWAYS},
-    {"save_on_cpu", "activations on host, waited for", {"offload:what=activations,idle=0,each=true,above=1", NULL}, 0, NULL, NULL, SAVE_ON_CPU, NULL, ALWAYS},
+    {"save_on_cpu",
+     "activations on host, waited for",
+     {"offload:what=activations,idle=0,each=true,above=1", NULL},
+     0,
+     NULL,
+     NULL,
+     ECH_TORCH_SAVE_ON_CPU,
+     NULL,
+     ALWAYS},
     {"save_on_streams",
      "activations on host, overlapped",
      {"offload:what=activations,idle=0,each=true,above=1KiB,overlap=true,stash=5", NULL},
@@ -190,15 +187,23 @@ static const Measure measures[] = {
     {"weights_on_host", "weights and optimizer on host", {"offload:what=arguments", NULL}, 0, NULL, NULL, CPU_OFFLOAD, NULL, ALWAYS},
     {"inference_on_host", "weights on host", {"offload:what=arguments", NULL}, 0, NULL, NULL, NULL, HOST_WEIGHTS, ALWAYS},
     {"cache_on_host", "what is kept, a KV cache, on host", {"offload:what=saved", NULL}, 0, NULL, NULL, NULL, HOST_CACHE, ALWAYS},
-    {"blocks_and_two", "checkpoint each, accumulate in two", {BLOCKS, "batch:parts=2", NULL}, 0, NULL, NULL, TORCH_CHECKPOINT "; and " ACCUMULATE, NULL, LAST},
-    {"blocks_and_rows", "checkpoint each, micro-batches of 1", {BLOCKS, ROW_BY_ROW, NULL}, 0, NULL, NULL, TORCH_CHECKPOINT "; and " ACCUMULATE, NULL, LAST},
+    {"blocks_and_two",
+     "checkpoint each, accumulate in two",
+     {BLOCKS, "batch:parts=2", NULL},
+     0,
+     NULL,
+     NULL,
+     ECH_TORCH_CHECKPOINT "; and " ACCUMULATE,
+     NULL,
+     LAST},
+    {"blocks_and_rows", "checkpoint each, micro-batches of 1", {BLOCKS, ROW_BY_ROW, NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT "; and " ACCUMULATE, NULL, LAST},
     {"blocks_and_optimizer",
      "checkpoint each, optimizer on host",
      {BLOCKS, "fuse:where=host", NULL},
      0,
      NULL,
      NULL,
-     TORCH_CHECKPOINT "; and " HOST_OPTIMIZER,
+     ECH_TORCH_CHECKPOINT "; and " HOST_OPTIMIZER,
      NULL,
      LAST},
     {"blocks_and_weights",
@@ -207,7 +212,7 @@ static const Measure measures[] = {
      0,
      NULL,
      NULL,
-     TORCH_CHECKPOINT "; and " CPU_OFFLOAD,
+     ECH_TORCH_CHECKPOINT "; and " CPU_OFFLOAD,
      NULL,
      LAST},
     {"blocks_and_save_on_cpu",
@@ -216,7 +221,7 @@ static const Measure measures[] = {
      0,
      NULL,
      NULL,
-     TORCH_CHECKPOINT "; and " SAVE_ON_CPU,
+     ECH_TORCH_CHECKPOINT "; and " ECH_TORCH_SAVE_ON_CPU,
      NULL,
      LAST},
     {"remat_and_optimizer", "again, and optimizer on host", {"remat", "fuse:where=host", NULL}, 1, NULL, NULL, TORCH_PARTS "; and " HOST_OPTIMIZER, NULL, LAST},
@@ -238,7 +243,7 @@ static const Measure measures[] = {
      NULL,
      NULL,
      LAST},
-    {"blocks_and_shard", "checkpoint each, all split (FSDP)", {BLOCKS, shard, NULL}, 0, NULL, NULL, TORCH_CHECKPOINT "; and " FULLY_SHARD, NULL, LAST},
+    {"blocks_and_shard", "checkpoint each, all split (FSDP)", {BLOCKS, shard, NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT "; and " FULLY_SHARD, NULL, LAST},
     {"remat_and_shard", "again, weights and state split", {remat, shard, NULL}, 1, NULL, JAX_CHECKPOINT "; and " SHARD, NULL, NULL, LAST},
     {"remat_and_offload",
      "activations again or all on host",
@@ -1471,9 +1476,9 @@ static char *code_of(const EchAdvice *advice, const EchAdviceRow *row)
     if (!code)
         return NULL;
     g_autoptr(GString) text = g_string_new(code);
-    if (advice->blocks && g_str_has_prefix(code, TORCH_CHECKPOINT)) {
+    if (advice->blocks && g_str_has_prefix(code, ECH_TORCH_CHECKPOINT)) {
         g_autofree char *of = g_strconcat(" of ", advice->blocks, NULL);
-        g_string_insert(text, strlen(TORCH_CHECKPOINT), of);
+        g_string_insert(text, strlen(ECH_TORCH_CHECKPOINT), of);
     }
     if (row->growing)
         g_string_append(text, "; and " EXPANDABLE);

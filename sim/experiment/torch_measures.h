@@ -15,6 +15,12 @@ typedef struct {
     const char *in_code; /**< How a program says so. */
 } EchTorchMeasure;
 
+/** How a program has checkpoints, with the modules after it, where they are known. */
+#define ECH_TORCH_CHECKPOINT "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x)"
+/** How it keeps activations on the host, and how it has an optimizer that takes one kernel. */
+#define ECH_TORCH_SAVE_ON_CPU "with torch.autograd.graph.save_on_cpu(pin_memory=True): around the forward pass"
+#define ECH_TORCH_FUSED "fused=True for the optimizer: torch.optim.AdamW(..., fused=True)"
+
 /** All, @n of them. */
 const EchTorchMeasure *ech_torch_measures(size_t *n);
 /** The one that "NAME" or "NAME=VALUE" asks for; NULL: there is none of that name. */

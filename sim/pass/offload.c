@@ -5,6 +5,7 @@
  * weights) is fetched and stored slice by slice, an iteration at a time. Kernels stay as they were compiled. */
 #include "sim/base/error.h"
 #include "sim/base/range_max.h"
+#include "sim/pass/modules.h"
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
 
@@ -272,12 +273,10 @@ static uint32_t after_longest_pause(const Pass *p, const Array *a)
     return found;
 }
 
-#define GRADIENT "autograd::engine::evaluate_function"
-
 /* Whether two ops of a PyTorch program are of one operator's gradient, however many operators that itself called. */
 static bool is_same_gradient(const EchSurvey *s, EchId one, EchId other)
 {
-    const char *of[2], *const node = GRADIENT;
+    const char *of[2], *const node = "autograd::engine::evaluate_function";
     for (int k = 0; k < 2; k++) {
         EchId stack = s->ops[k == 0 ? one : other].stack;
         const char *text = stack != ECH_NONE ? ech_trace_string(s->t, stack) : "", *at = strstr(text, node);
@@ -321,8 +320,7 @@ static EchId kept_unread_until(const Pass *p, EchId buffer, EchId free)
     EchId i = free;
     while (i > p->users.op[end - 1] && (s->ops[i].queue != s->core || !ech_op_is_work(&s->ops[i])))
         i--;
-    bool gradient = i > p->users.op[end - 1] && s->ops[i].stack != ECH_NONE && strstr(ech_trace_string(s->t, s->ops[i].stack), GRADIENT);
-    return gradient ? i : ECH_NONE;
+    return i > p->users.op[end - 1] && ech_modules_is_backward(s, i) ? i : ECH_NONE;
 }
 
 /* What is kept for its sizes alone goes once it was made and used, and comes back for the gradient at @back. */

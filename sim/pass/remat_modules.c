@@ -186,8 +186,7 @@ static void find_saved_results(EchRemat *r, char *const *patterns)
 {
     const EchSurvey *s = r->s;
     g_autoptr(GArray) calls = g_array_new(FALSE, FALSE, sizeof(EagerCall));
-    g_autofree uint32_t *made_again = g_new(uint32_t, s->n + 1); /* per op: 1 + the array that it makes, of those that are chosen; 0 */
-    memset(made_again, 0, (s->n + 1) * sizeof *made_again);
+    g_autofree uint32_t *made_again = g_new0(uint32_t, s->n + 1); /* per op: 1 + the array that it makes, of those that are chosen; 0 */
     for (guint k = 0; k < r->arrays->len; k++)
         if (ech_remat_array(r, k)->chosen)
             made_again[ech_remat_array(r, k)->maker] = k + 1;

@@ -657,7 +657,7 @@ static void run_parts(Writer *w, EchId op, EchId site)
 /* Whether @op brings fully_shard's weights, which come once more as it is. */
 static bool is_gathering(const EchSurvey *s, EchId op)
 {
-    return s->ops[op].stack != ECH_NONE && strstr(ech_trace_string(s->t, s->ops[op].stack), "FSDP::all_gather") != NULL;
+    return strstr(ech_trace_string(s->t, s->ops[op].stack), "FSDP::all_gather") != NULL;
 }
 
 /* What torch.utils.checkpoint runs again before op @op of a module, whoever asks for it: kernels of that call that lie before it, behind the last that ran. */

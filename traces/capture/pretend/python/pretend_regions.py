@@ -67,9 +67,14 @@ def _called(module):
 WRAPPERS = ("_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module")
 
 
+def program_path(path):
+    """As the program's own modules are called, whatever wraps them."""
+    return ".".join(part for part in path.split(".") if part not in WRAPPERS)
+
+
 def _joined(path, kind):
     """"blocks.0 (Block)"; a root is its kind alone."""
-    path = ".".join(part for part in path.split(".") if part not in WRAPPERS)
+    path = program_path(path)
     return "%s (%s)" % (path, kind) if path else kind
 
 

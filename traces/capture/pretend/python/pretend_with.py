@@ -10,6 +10,8 @@ import weakref
 
 import torch
 
+import pretend_regions
+
 _compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
 _in_backward = getattr(torch._C, "_current_graph_task_id", None) or (lambda: -1)
 _say = None  # sitecustomize's
@@ -20,9 +22,11 @@ _speaks = os.environ.get("RANK", "0") == "0"  # for ranks that all do the same
 class _Measure:
     """One of --with: NAME or NAME=VALUE."""
 
+    default = ""  # VALUE where none is given
+
     def __init__(self, name, value):
-        self.value = value
-        self.title = name + ("=" + value if value else "")
+        self.name, self.value = name, value or self.default
+        self.title = name + ("=" + self.value if self.value else "")
         self.applied = False
         self.said = set()
         self.changed = weakref.WeakSet()  # roots that are given other arrays, too
@@ -77,9 +81,10 @@ def _kind(root):
 class _Autocast(_Measure):
     """From a root's forward pass to the backward one, as programs have it: the loss is within."""
 
+    default = "bfloat16"
+
     def __init__(self, name, value):
-        super().__init__(name, value or "bfloat16")
-        self.title = "%s=%s" % (name, self.value)
+        super().__init__(name, value)
         self.open = threading.local()
 
     def enter(self, root):
@@ -125,9 +130,7 @@ class _Bfloat16(_Measure):
 class _Float32(_Measure):
     """Products of float32 in TF32; medium: in bfloat16 where a compiler has it so."""
 
-    def __init__(self, name, value):
-        super().__init__(name, value or "high")
-        self.title = "%s=%s" % (name, self.value)
+    default = "high"
 
     def prepare(self, root):
         torch.set_float32_matmul_precision(self.value)
@@ -212,7 +215,7 @@ class _Checkpoint(_Measure):
                 continue
             self.applies("%s.%s()" % (type(inner).__name__, own))
             return
-        named = {name.replace("_orig_mod.", ""): module for name, module in inner.named_modules() if name}
+        named = {pretend_regions.program_path(name): module for name, module in inner.named_modules() if name}
         self.names.update((_starred(name), None) for name, module in named.items() if any(module.children()))
         patterns = self.value.split("+") if self.value else []
         chosen = {name: named[name] for name in named if any(_matches(name, pattern) for pattern in patterns)} if patterns else _blocks(inner)
@@ -260,10 +263,6 @@ class _SaveOnCpu(_Measure):
 class _Optimizer(_Measure):
     """fused, foreach=false."""
 
-    def __init__(self, name, value):
-        super().__init__(name, value)
-        self.name = name
-
     def optimizer(self, kind, defaults):
         if self.name not in defaults:
             self.tell("%s has no %s" % (kind, self.name))
@@ -298,8 +297,7 @@ class _BucketView(_Measure):
 
 
 _KINDS = {"autocast": _Autocast, "bfloat16": _Bfloat16, "compile": _Compile, "checkpoint": _Checkpoint, "save_on_cpu": _SaveOnCpu, "fused": _Optimizer, "foreach": _Optimizer,
-          "float32_matmul_precision": _Float32,
-          "activation_memory_budget": _Budget, "channels_last": _ChannelsLast, "gradient_as_bucket_view": _BucketView}
+          "float32_matmul_precision": _Float32, "activation_memory_budget": _Budget, "channels_last": _ChannelsLast, "gradient_as_bucket_view": _BucketView}
 # Weights first, then what runs them; what is compiled last has all of that inside.
 _ORDER = ("channels_last", "bfloat16", "checkpoint", "activation_memory_budget", "compile")
 
@@ -318,7 +316,7 @@ def _changed(value, measures):
 def _around_calls(measures):
     """Roots are modules with weights that are called outside of all others, and of backward passes (which run what is checkpointed)."""
     call, ready = torch.nn.Module.__call__, weakref.WeakSet()
-    ordered = sorted(measures, key=lambda measure: _ORDER.index(measure.title.split("=")[0]) if measure.title.split("=")[0] in _ORDER else len(_ORDER))
+    ordered = sorted(measures, key=lambda measure: _ORDER.index(measure.name) if measure.name in _ORDER else len(_ORDER))
 
     @functools.wraps(call)
     def called(module, *given, **named):
