@@ -109,3 +109,8 @@ void ech_remove_tree(const char *path)
     }
     g_remove(path);
 }
+
+char *ech_shell_word(const char *text)
+{
+    return !*text || strpbrk(text, " \t\n'\"\\$&;()*?<>|`#~!{}[]") ? g_shell_quote(text) : g_strdup(text);
+}

@@ -9,3 +9,5 @@
 GMappedFile *ech_map_file(const char *path, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Removes a folder and everything in it; links are not followed. */
 void ech_remove_tree(const char *path);
+/** As a word of a shell: quoted where that has to be. Owned by the caller. */
+char *ech_shell_word(const char *text) G_GNUC_WARN_UNUSED_RESULT;

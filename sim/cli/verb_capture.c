@@ -4,6 +4,7 @@
 #include "sim/base/file.h"
 #include "sim/base/modules.h"
 #include "sim/base/units.h"
+#include "sim/cli/capture_find.h"
 #include "sim/cli/cli.h"
 #include "sim/experiment/torch_measures.h"
 #include "sim/replay/cuda_driver.h"
@@ -33,11 +34,18 @@ static char *find_cupti(void)
     return library && dlinfo(library, RTLD_DI_LINKMAP, &map) == 0 ? g_strdup(map->l_name) : NULL;
 }
 
-static volatile sig_atomic_t command_pids[ECH_MAX_RANKS], n_commands;
+static volatile sig_atomic_t command_pids[ECH_MAX_RANKS], n_commands, interrupted;
+
+/* Ctrl-C is the command's; we wait for its capture to be written. */
+static void note(int number)
+{
+    interrupted = number;
+}
 
 /* `timeout echelon capture ...` ends the command, whose capture we wait for. */
 static void pass_on(int number)
 {
+    interrupted = number;
     for (int i = 0; i < n_commands; i++)
         if (command_pids[i] > 0)
             kill(command_pids[i], number);
@@ -68,7 +76,7 @@ static int run_commands(GSubprocessLauncher *launcher, char **command, const int
     g_autoptr(GPtrArray) children = g_ptr_array_new_with_free_func(g_object_unref);
     int code = ECH_EXIT_DONE;
     n_commands = 0;
-    signal(SIGINT, SIG_IGN); /* Ctrl-C is the command's; we wait for its capture to be written */
+    signal(SIGINT, note);
     signal(SIGTERM, pass_on);
     for (guint i = 0; i < n && code == ECH_EXIT_DONE; i++) {
         g_autoptr(GError) error = NULL;
@@ -97,12 +105,6 @@ static int run_commands(GSubprocessLauncher *launcher, char **command, const int
 static int run_command(GSubprocessLauncher *launcher, char **command)
 {
     return run_commands(launcher, command, NULL, 1);
-}
-
-/* As a shell's word. */
-static char *quoted(const char *text)
-{
-    return strpbrk(text, " '\"\\$&;()*?<>|`") ? g_shell_quote(text) : g_strdup(text);
 }
 
 /* A program's folder, in place of a suffix: PREFIX.PID.NAME. */
@@ -144,9 +146,9 @@ static GHashTable *captures_at(const char *prefix, const char *suffix)
     return captures;
 }
 
-/* Lists the captures PREFIX.PID@suffix that are not in @earlier as they are now, each with the command to go on: "echelon @before FILE@after". No clock is
- * asked: a file system's may lag behind, or be another machine's. */
-static GPtrArray *list_captures(const char *prefix, const char *suffix, GHashTable *earlier, const char *before, const char *after)
+/* The captures PREFIX.PID@suffix that are not in @earlier as they are now, sorted. No clock is asked: a file system's may lag behind, or be another machine's.
+ */
+static GPtrArray *captures_since(const char *prefix, const char *suffix, GHashTable *earlier)
 {
     g_autoptr(GHashTable) captures = captures_at(prefix, suffix);
     GPtrArray *found = g_ptr_array_new_with_free_func(g_free);
@@ -157,11 +159,16 @@ static GPtrArray *list_captures(const char *prefix, const char *suffix, GHashTab
             g_ptr_array_add(found, g_strdup(path));
     }
     g_ptr_array_sort(found, by_name);
-    for (guint i = 0; i < found->len; i++) {
-        g_autofree char *word = quoted(found->pdata[i]);
-        fprintf(stderr, "echelon capture: wrote %s; now: echelon %s %s%s\n", (const char *)found->pdata[i], before, word, after);
-    }
     return found;
+}
+
+/* Says of each what to go on with: "echelon @before FILE@after". */
+static void tell_captures(const GPtrArray *captures, const char *before, const char *after)
+{
+    for (guint i = 0; i < captures->len; i++) {
+        g_autofree char *word = ech_shell_word(captures->pdata[i]);
+        fprintf(stderr, "echelon capture: wrote %s; now: echelon %s %s%s\n", (const char *)captures->pdata[i], before, word, after);
+    }
 }
 
 static int capture(char **command, const char *prefix)
@@ -186,7 +193,8 @@ static int capture(char **command, const char *prefix)
         g_subprocess_launcher_setenv(launcher, "ECHELON_LIBCUPTI_ELSE", cupti, TRUE);
     g_autoptr(GHashTable) earlier = captures_at(prefix, ".capture");
     int code = run_command(launcher, command);
-    g_autoptr(GPtrArray) written = list_captures(prefix, ".capture", earlier, "info", "");
+    g_autoptr(GPtrArray) written = captures_since(prefix, ".capture", earlier);
+    tell_captures(written, "info", "");
     if (written->len == 0)
         fprintf(stderr, "echelon capture: nothing was captured; the command used no CUDA, or CUPTI refused (see above)\n");
     return code;
@@ -264,15 +272,30 @@ static bool preload(GSubprocessLauncher *launcher, const char *library, const ch
     return true;
 }
 
-/* What is pretended besides the device. */
+/* What is asked for; owns its texts. */
 typedef struct {
+    char **command; /* borrowed */
+    char *out, *prefix;
+    char *device;             /* that is pretended, or NULL */
+    char **settings;          /* of it */
     int gpus;                 /* that a process sees; 0: not said, which is one, or as many as a machine of @world has */
     int world;                /* a process stands for one rank of so many; 0: processes are what they are */
     int ranks[ECH_MAX_RANKS]; /* ranks[n_ranks] that there are processes for, ascending */
     guint n_ranks;
-    const char *ranks_text; /* as given: "0,64,128" */
-    const char *with;       /* measures of PyTorch's, or NULL: torch_measures.h */
-} Pretended;
+    char *ranks_text; /* as given: "0,64,128" */
+    char *with;       /* measures of PyTorch's, or NULL: torch_measures.h */
+} Words;
+
+static void words_clear(Words *w)
+{
+    g_free(w->out);
+    g_free(w->prefix);
+    g_free(w->device);
+    g_strfreev(w->settings);
+    g_free(w->ranks_text);
+    g_free(w->with);
+}
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Words, words_clear)
 
 /* Devices that a machine has: no maker's has more than eight on one link. */
 enum { DEVICES_OF_A_MACHINE = 8, MAX_WORLD = 1 << 20, NOT_SAID = INT_MIN };
@@ -311,40 +334,46 @@ static bool ran_out(const char *path)
 
 /* What whoever sees an out-of-memory error does next: other settings of the allocator, or the whole program where there is room, and then what would make it
  * fit. */
-static void advise(GPtrArray *written, const char *prefix, const char *device, const char *options, char **command)
+static void advise(const char *written, const char *prefix, const char *device, const char *options, char **command)
 {
     g_autoptr(GString) again = g_string_new(NULL);
     for (char **argument = command; *argument; argument++) {
-        g_autofree char *word = quoted(*argument);
+        g_autofree char *word = ech_shell_word(*argument);
         g_string_append_printf(again, " %s", word);
     }
     g_autofree char *folder = g_path_get_dirname(prefix), *here = g_get_current_dir();
-    g_autofree char *base = g_path_get_basename(prefix), *out = quoted(strcmp(folder, here) == 0 ? base : prefix);
-    guint first = 0;
-    while (first < written->len && !ran_out(written->pdata[first]))
-        first++;
-    if (first == written->len)
-        return; /* else one of them speaks for all ranks */
-    g_autofree char *file = quoted(written->pdata[first]);
+    g_autofree char *base = g_path_get_basename(prefix), *out = ech_shell_word(strcmp(folder, here) == 0 ? base : prefix), *file = ech_shell_word(written);
     fprintf(stderr, "echelon capture: it ran out of memory; would another setting of the allocator have done? echelon alloc %s\n", file);
     fprintf(stderr, "echelon capture: all that it needs: echelon capture --pretend %s%s --set device.memories.hbm.capacity=1TiB -o %s.whole --%s\n", device,
             options, out, again->str);
     fprintf(stderr, "echelon capture: then, what would make it fit: echelon advise --trace %s.whole.PID.pretend --device %s\n", out, device);
 }
 
-/* JAX programs are compiled for TPUs that are not there (traces/capture/pretend/python/pretend_tpu.py), and PyTorch's run on them (pretend_torch_tpu.py). */
-static int pretend_tpu(char **command, const char *prefix, const EchDevice *device, const Pretended *p)
+/* A launcher of the command, whose input is ours, and so is what it prints unless that goes to the file @log. */
+static GSubprocessLauncher *launcher_new(const char *log)
 {
+    GSubprocessLauncher *launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_STDIN_INHERIT | (log ? G_SUBPROCESS_FLAGS_STDERR_MERGE : 0));
+    if (log)
+        g_subprocess_launcher_set_stdout_file_path(launcher, log);
+    return launcher;
+}
+
+/* JAX programs are compiled for TPUs that are not there (traces/capture/pretend/python/pretend_tpu.py), and PyTorch's run on them (pretend_torch_tpu.py). */
+static bool run_on_tpu(const Words *w, const char *log, EchCaptured *ret, GError **error)
+{
+    const EchDevice *device = ret->device;
     g_autoptr(GString) tried = g_string_new(NULL);
     g_autofree char *hook = ech_module_find("pretend/python/pretend_tpu.py", tried);
-    if (!hook)
-        return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_BACKEND, "what the pretended TPU adds to Python is missing: %s", tried->str));
+    if (!hook) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "what the pretended TPU adds to Python is missing: %s", tried->str);
+        return false;
+    }
     g_autofree char *hooks = g_path_get_dirname(hook);
-    g_autofree char *devices = g_strdup_printf("%d", MAX(p->gpus, 1)), *after = g_strdup_printf(" --device %s", device->name);
+    g_autofree char *devices = g_strdup_printf("%d", MAX(w->gpus, 1));
     const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
     g_autofree char *bytes = g_strdup_printf("%" G_GUINT64_FORMAT, hbm->available);
-    g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_STDIN_INHERIT);
-    g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_TPU_OUT", prefix, TRUE);
+    g_autoptr(GSubprocessLauncher) launcher = launcher_new(log);
+    g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_TPU_OUT", w->prefix, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_CHIP", device->compiler, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_DEVICES", devices, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_HBM", bytes, TRUE);
@@ -353,76 +382,40 @@ static int pretend_tpu(char **command, const char *prefix, const EchDevice *devi
     if (plugin)
         g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_PLUGIN", plugin, TRUE);
     put_before(launcher, "PYTHONPATH", hooks);
-    g_autoptr(GHashTable) earlier = captures_at(prefix, a_folder), earlier_runs = captures_at(prefix, ".pretend");
-    int code = run_command(launcher, command);
-    g_autoptr(GPtrArray) found = list_captures(prefix, a_folder, earlier, "run --trace", after);
-    g_autoptr(GPtrArray) runs = list_captures(prefix, ".pretend", earlier_runs, "run --trace", after); /* of torch_tpu */
-    if (found->len + runs->len == 0)
-        fprintf(stderr, "echelon capture: nothing was captured; the command called no function of jax.jit, and PyTorch on no TPU (torch_tpu)\n");
-    return code;
+    g_autoptr(GHashTable) earlier = captures_at(w->prefix, a_folder), earlier_runs = captures_at(w->prefix, ".pretend");
+    ret->code = run_command(launcher, w->command);
+    ret->programs = captures_since(w->prefix, a_folder, earlier);
+    ret->runs = captures_since(w->prefix, ".pretend", earlier_runs); /* of torch_tpu */
+    return true;
 }
 
-static int pretend(char **command, const char *prefix, const char *name, char **settings, const Pretended *p)
+static bool run_on_gpu(const Words *w, const char *log, EchCaptured *ret, GError **error)
 {
-    GError *error = NULL;
-    g_autofree char *word = quoted(name);
-    g_autoptr(GString) after = g_string_new(NULL), options = g_string_new(NULL);
-    g_string_append_printf(after, " --device %s", word);
-    for (char **setting = settings; setting && *setting; setting++) { /* `echelon run` has them below "device." */
-        if (g_str_has_prefix(*setting, "device."))
-            memmove(*setting, *setting + strlen("device."), strlen(*setting + strlen("device.")) + 1);
-        g_autofree char *shown = quoted(*setting);
-        g_string_append_printf(options, " --set device.%s", shown);
-    }
-    g_string_append(after, options->str);
-    if (p->gpus > 0)
-        g_string_append_printf(options, " --gpus %d", p->gpus);
-    if (p->world > 0)
-        g_string_append_printf(options, " --world %d --rank %s", p->world, p->ranks_text);
-    if (p->with) {
-        g_autofree char *shown = quoted(p->with);
-        g_string_append_printf(options, " --with %s", shown);
-    }
-    g_autoptr(EchDevice) device = ech_device_load(name, (const char *const *)settings, &error);
-    bool tpu = device && strcmp(device->family, "tpu") == 0 && *device->compiler && strcmp(device->compiler, "v1") != 0;
-    if (tpu && (settings || p->world > 0))
-        return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "%s: the compiler of %s knows that chip as it is, and several of them by --gpus",
-                                        settings ? "--set" : "--world", device->name));
-    if (tpu && p->with)
-        return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--with %s: what PyTorch does on a GPU; %s is a TPU", p->with, device->name));
-    /* Chips are as many as the largest slice has, which the hook knows; GPUs as many as the pretended driver counts by
-     * (PRETEND_DEVICES of traces/capture/pretend/pretend.h). */
-    int most = tpu ? MAX_WORLD : 256;
-    if (p->gpus > most) {
-        fprintf(stderr, "echelon capture: --gpus %d: expected 1 to %d\n", p->gpus, most);
-        return ECH_EXIT_USAGE;
-    }
-    if (tpu)
-        return pretend_tpu(command, prefix, device, p);
-    if (!device || !check_pretended(device, &error))
-        return ech_cli_fail(error);
+    const EchDevice *device = ret->device;
     g_autoptr(GString) tried = g_string_new(NULL);
     g_autofree char *library = ech_module_find("libechelon_pretend.so", tried);
     g_autofree char *driver = library ? ech_module_find("pretend/libcuda.so.1", tried) : NULL;
-    if (!driver)
-        return ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_BACKEND, "the library of the pretended GPU is missing: %s", tried->str));
+    if (!driver) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "the library of the pretended GPU is missing: %s", tried->str);
+        return false;
+    }
     g_autofree char *folder = g_path_get_dirname(driver);
-    int gpus = p->gpus ? p->gpus : CLAMP(p->world, 1, DEVICES_OF_A_MACHINE);
+    int gpus = w->gpus ? w->gpus : CLAMP(w->world, 1, DEVICES_OF_A_MACHINE);
     g_autofree char *numbers = pretended_settings(device, (unsigned)gpus);
-    g_autofree char *pattern = g_strconcat(prefix, ".%p.pretend", NULL);
-    g_autoptr(GSubprocessLauncher) launcher = g_subprocess_launcher_new(G_SUBPROCESS_FLAGS_STDIN_INHERIT);
+    g_autofree char *pattern = g_strconcat(w->prefix, ".%p.pretend", NULL);
+    g_autoptr(GSubprocessLauncher) launcher = launcher_new(log);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_DEVICE", numbers, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_OUT", pattern, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_CHIP", *device->compiler ? device->compiler : device->name, TRUE);
-    if (p->with)
-        g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_WITH", p->with, TRUE);
-    if (p->world > 0) {
-        g_autofree char *world = g_strdup_printf("%d", p->world);
+    if (w->with)
+        g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_WITH", w->with, TRUE);
+    if (w->world > 0) {
+        g_autofree char *world = g_strdup_printf("%d", w->world);
         g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_WORLD", world, TRUE);
-        g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_RANKS", p->ranks_text, TRUE);
+        g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_RANKS", w->ranks_text, TRUE);
     }
-    if (!preload(launcher, library, folder, &error))
-        return ech_cli_fail(error);
+    if (!preload(launcher, library, folder, error))
+        return false;
     g_autofree char *programs_of_ours = g_build_filename(folder, "bin", NULL); /* nvidia-smi */
     put_before(launcher, "PATH", programs_of_ours);
     g_subprocess_launcher_setenv(launcher, "NVTX_INJECTION64_PATH", library, TRUE);
@@ -430,121 +423,275 @@ static int pretend(char **command, const char *prefix, const char *name, char **
     g_autofree char *hooks = hook ? g_path_get_dirname(hook) : NULL;
     if (hooks)
         put_before(launcher, "PYTHONPATH", hooks);
-    g_autoptr(GHashTable) earlier_programs = captures_at(prefix, a_folder), earlier = captures_at(prefix, ".pretend");
+    g_autoptr(GHashTable) earlier_programs = captures_at(w->prefix, a_folder), earlier = captures_at(w->prefix, ".pretend");
+    ret->beside_others = g_hash_table_size(earlier) > 0;
     /* Where processes leave what they take of the devices, and ranks what they tell one another. */
     g_autofree char *meeting = g_dir_make_tmp("echelon-processes-XXXXXX", NULL);
     g_autofree char *taken = meeting ? g_build_filename(meeting, "taken", NULL) : NULL;
     if (taken && g_file_set_contents(taken, "", 0, NULL))
         g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_PROCESSES", taken, TRUE);
-    if (meeting && p->n_ranks > 1)
+    if (meeting && w->n_ranks > 1)
         g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_MEETING", meeting, TRUE);
-    int code = run_commands(launcher, command, p->world > 0 ? p->ranks : NULL, p->world > 0 ? p->n_ranks : 1);
+    ret->code = run_commands(launcher, w->command, w->world > 0 ? w->ranks : NULL, w->world > 0 ? w->n_ranks : 1);
     if (meeting)
         ech_remove_tree(meeting);
-    g_autoptr(GPtrArray) programs = list_captures(prefix, a_folder, earlier_programs, "run --trace", after->str); /* of XLA */
-    g_autoptr(GPtrArray) written = list_captures(prefix, ".pretend", earlier, "run --trace", after->str);
-    if (written->len == 0)
-        fprintf(stderr, "echelon capture: nothing was captured; no process of the command asked for a GPU\n");
-    if (written->len > 1 && written->len <= ECH_MAX_RANKS && programs->len == 0) {
-        g_autoptr(GString) shown = g_string_new(NULL);
-        for (guint i = 0; i < written->len && g_hash_table_size(earlier) > 0; i++) { /* those of other runs are not theirs */
-            g_autofree char *word_of = quoted(written->pdata[i]);
-            g_string_append_printf(shown, " %s", word_of);
-        }
-        if (shown->len == 0) {
-            g_autofree char *folder_of = g_path_get_dirname(prefix), *here = g_get_current_dir(), *base = g_path_get_basename(prefix),
-                            *all = quoted(strcmp(folder_of, here) == 0 ? base : prefix);
-            g_string_printf(shown, " %s.*.pretend", all);
-        }
-        fprintf(stderr, "echelon capture: ranks of one program wait for one another: echelon run --trace%s%s\n", shown->str, after->str);
-    }
-    if (code != ECH_EXIT_DONE)
-        advise(written, prefix, word, options->str, command);
-    return code;
+    ret->programs = captures_since(w->prefix, a_folder, earlier_programs); /* of XLA */
+    ret->runs = captures_since(w->prefix, ".pretend", earlier);
+    for (guint i = 0; i < ret->runs->len && ret->code != ECH_EXIT_DONE && !ret->ran_out; i++)
+        ret->ran_out = ran_out(ret->runs->pdata[i]) ? ret->runs->pdata[i] : NULL;
+    return true;
 }
 
-/* "0,64,128" of --rank; NULL: 0. */
-static bool read_ranks(const char *text, Pretended *p)
+static bool is_tpu(const EchDevice *device)
 {
-    g_auto(GStrv) words = g_strsplit(text ? text : "0", ",", -1);
-    p->ranks_text = text ? text : "0";
+    return strcmp(device->family, "tpu") == 0 && *device->compiler && strcmp(device->compiler, "v1") != 0;
+}
+
+/* Loads the device, whose settings may stand below "device.", as `echelon run` has them, or not. */
+static bool load_device(const Words *w, EchCaptured *ret, GError **error)
+{
+    g_autoptr(GStrvBuilder) own = g_strv_builder_new(), of_run = g_strv_builder_new();
+    g_autoptr(GString) shown = g_string_new(NULL);
+    for (char **setting = w->settings; setting && *setting; setting++) {
+        const char *bare = *setting + (g_str_has_prefix(*setting, "device.") ? strlen("device.") : 0);
+        g_autofree char *whole = g_strconcat("device.", bare, NULL), *word = ech_shell_word(whole);
+        g_strv_builder_add(own, bare);
+        g_strv_builder_add(of_run, whole);
+        g_string_append_printf(shown, " --set %s", word);
+    }
+    g_auto(GStrv) settings = g_strv_builder_end(own);
+    ret->device = ech_device_load(w->device, (const char *const *)settings, error);
+    if (!ret->device)
+        return false;
+    ret->settings = g_strv_builder_end(of_run);
+    ret->device_word = g_strdup(is_tpu(ret->device) ? ret->device->name : w->device);
+    g_autofree char *word = ech_shell_word(ret->device_word);
+    ret->as_run = g_strdup_printf(" --device %s%s", word, shown->str);
+    return true;
+}
+
+/* Runs the command on the device that is not there. Nothing is run where that cannot be: ECH_ERROR_CONFIG, or another. */
+static bool run_pretended(const Words *w, const char *log, EchCaptured *ret, GError **error)
+{
+    if (!load_device(w, ret, error))
+        return false;
+    bool tpu = is_tpu(ret->device);
+    if (tpu && (w->settings || w->world > 0)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: the compiler of %s knows that chip as it is, and several of them by --gpus",
+                    w->settings ? "--set" : "--world", ret->device->name);
+        return false;
+    }
+    if (tpu && w->with) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--with %s: what PyTorch does on a GPU; %s is a TPU", w->with, ret->device->name);
+        return false;
+    }
+    /* Chips are as many as the largest slice has, which the hook knows; GPUs as many as the pretended driver counts by
+     * (PRETEND_DEVICES of traces/capture/pretend/pretend.h). */
+    int most = tpu ? MAX_WORLD : 256;
+    if (w->gpus > most) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--gpus %d: expected 1 to %d", w->gpus, most);
+        return false;
+    }
+    if (tpu)
+        return run_on_tpu(w, log, ret, error);
+    return check_pretended(ret->device, error) && run_on_gpu(w, log, ret, error);
+}
+
+/* Ranks of one program are replayed together. */
+static void tell_ranks(const Words *w, const EchCaptured *captured)
+{
+    g_autoptr(GString) shown = g_string_new(NULL);
+    for (guint i = 0; i < captured->runs->len && captured->beside_others; i++) { /* those of other runs are not theirs */
+        g_autofree char *word_of = ech_shell_word(captured->runs->pdata[i]);
+        g_string_append_printf(shown, " %s", word_of);
+    }
+    if (shown->len == 0) {
+        g_autofree char *folder_of = g_path_get_dirname(w->prefix), *here = g_get_current_dir(), *base = g_path_get_basename(w->prefix),
+                        *all = ech_shell_word(strcmp(folder_of, here) == 0 ? base : w->prefix);
+        g_string_printf(shown, " %s.*.pretend", all);
+    }
+    fprintf(stderr, "echelon capture: ranks of one program wait for one another: echelon run --trace%s%s\n", shown->str, captured->as_run);
+}
+
+static int pretend(const Words *w)
+{
+    GError *error = NULL;
+    g_auto(EchCaptured) captured = {0};
+    if (!run_pretended(w, NULL, &captured, &error))
+        return ech_cli_fail(error);
+    bool tpu = is_tpu(captured.device);
+    g_autofree char *word = ech_shell_word(captured.device_word);
+    g_autoptr(GString) options = g_string_new(NULL);
+    for (char **setting = captured.settings; *setting; setting++) {
+        g_autofree char *shown = ech_shell_word(*setting);
+        g_string_append_printf(options, " --set %s", shown);
+    }
+    if (w->gpus > 0)
+        g_string_append_printf(options, " --gpus %d", w->gpus);
+    if (w->world > 0)
+        g_string_append_printf(options, " --world %d --rank %s", w->world, w->ranks_text);
+    if (w->with) {
+        g_autofree char *shown = ech_shell_word(w->with);
+        g_string_append_printf(options, " --with %s", shown);
+    }
+    tell_captures(captured.programs, "run --trace", captured.as_run);
+    tell_captures(captured.runs, "run --trace", captured.as_run);
+    if (captured.runs->len + (tpu ? captured.programs->len : 0) == 0)
+        fprintf(stderr, "echelon capture: nothing was captured; %s\n",
+                tpu ? "the command called no function of jax.jit, and PyTorch on no TPU (torch_tpu)" : "no process of the command asked for a GPU");
+    if (!tpu && captured.runs->len > 1 && captured.runs->len <= ECH_MAX_RANKS && captured.programs->len == 0)
+        tell_ranks(w, &captured);
+    if (captured.ran_out)
+        advise(captured.ran_out, w->prefix, word, options->str, w->command);
+    return captured.code;
+}
+
+/* ---- the words ---- */
+
+/* "0,64,128" of --rank. */
+static bool read_ranks(Words *w)
+{
+    g_auto(GStrv) words = g_strsplit(w->ranks_text, ",", -1);
     for (char **word = words; *word; word++) {
         uint64_t rank;
-        if (!ech_parse_u64(*word, &rank, NULL) || rank >= (uint64_t)MAX(p->world, 0) || p->n_ranks == ECH_MAX_RANKS ||
-            (p->n_ranks > 0 && (uint64_t)p->ranks[p->n_ranks - 1] >= rank))
+        if (!ech_parse_u64(*word, &rank, NULL) || rank >= (uint64_t)MAX(w->world, 0) || w->n_ranks == ECH_MAX_RANKS ||
+            (w->n_ranks > 0 && (uint64_t)w->ranks[w->n_ranks - 1] >= rank))
             return false;
-        p->ranks[p->n_ranks++] = (int)rank;
+        w->ranks[w->n_ranks++] = (int)rank;
     }
-    return p->n_ranks > 0;
+    return w->n_ranks > 0;
 }
 
 /* The first word that is none of our options: "--" or the command's. */
 static int own_words(int argc, char **argv)
 {
-    static const char *const valued[] = {"-o", "--output", "--pretend", "--gpus", "--world", "--rank", "-s", "--set", "--with", NULL};
+    static const char *const valued[] = {"-o", "--output", "--pretend", "--gpus", "--world", "--rank", "-s", "--set", "--with", "--find", NULL};
     int mine = 1;
     while (mine < argc && argv[mine][0] == '-' && strcmp(argv[mine], "--") != 0)
         mine += g_strv_contains(valued, argv[mine]) ? 2 : 1;
     return MIN(mine, argc);
 }
 
-int ech_verb_capture(int argc, char **argv)
+/* What goes together; says what does not. */
+static bool check_words(Words *w, const char *ranks)
 {
-    g_autofree char *out = NULL, *device = NULL, *ranks = NULL;
-    g_auto(GStrv) rest = NULL, settings = NULL, with = NULL;
-    Pretended p = {.gpus = NOT_SAID, .world = NOT_SAID};
+    const char *extra = w->settings            ? "--set"
+                        : w->gpus != NOT_SAID  ? "--gpus"
+                        : w->world != NOT_SAID ? "--world"
+                        : ranks                ? "--rank"
+                        : w->with              ? "--with"
+                                               : NULL;
+    if (!w->device && extra) {
+        fprintf(stderr, "echelon capture: %s is for a device that is not there; expected --pretend DEVICE, too\n", extra);
+        return false;
+    }
+    if (w->gpus != NOT_SAID && w->gpus < 1) {
+        fprintf(stderr, "echelon capture: --gpus %d: expected 1 or more\n", w->gpus);
+        return false;
+    }
+    if (w->world != NOT_SAID && (w->world < 1 || w->world > MAX_WORLD)) {
+        fprintf(stderr, "echelon capture: --world %d: expected 1 to %d\n", w->world, MAX_WORLD);
+        return false;
+    }
+    w->gpus = MAX(w->gpus, 0);
+    w->world = MAX(w->world, 0);
+    w->ranks_text = g_strdup(ranks ? ranks : "0");
+    if ((w->world > 0 || ranks) && !read_ranks(w)) {
+        fprintf(stderr, "echelon capture: --rank %s: %s\n", w->ranks_text,
+                w->world > 0 ? "expected numbers less than --world, ascending from 0, at most 64 of them" : "expected --world N, too");
+        return false;
+    }
+    g_autoptr(GError) error = NULL;
+    if (w->with && !ech_torch_measures_check(w->with, &error)) {
+        fprintf(stderr, "echelon capture: --with: %s\n", error->message);
+        return false;
+    }
+    return true;
+}
+
+/* @mark: what the prefix ends with. ECH_EXIT_DONE, or the exit code where it was said why not. */
+static int read_words(int argc, char **argv, const char *mark, Words *w)
+{
+    g_autofree char *ranks = NULL, *find = NULL;
+    g_auto(GStrv) rest = NULL, with = NULL;
+    w->gpus = w->world = NOT_SAID;
     const GOptionEntry entries[] = {
-        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "prefix of the captures, one file a process (default: echelon)", "PREFIX"},
-        {"pretend", 0, 0, G_OPTION_ARG_STRING, &device, "no GPU, or no TPU: let the command see this one; what it asks of it is written down and not run",
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &w->out, "prefix of the captures, one file a process (default: echelon)", "PREFIX"},
+        {"pretend", 0, 0, G_OPTION_ARG_STRING, &w->device, "no GPU, or no TPU: let the command see this one; what it asks of it is written down and not run",
          "DEVICE"},
-        {"gpus", 0, 0, G_OPTION_ARG_INT, &p.gpus, "how many of them there are (default: 1)", "N"},
-        {"world", 0, 0, G_OPTION_ARG_INT, &p.world, "one process alone for a world of torch.distributed: the ranks it believes in", "N"},
+        {"gpus", 0, 0, G_OPTION_ARG_INT, &w->gpus, "how many of them there are (default: 1)", "N"},
+        {"world", 0, 0, G_OPTION_ARG_INT, &w->world, "one process alone for a world of torch.distributed: the ranks it believes in", "N"},
         {"rank", 0, 0, G_OPTION_ARG_STRING, &ranks, "which of them it is (default: 0); several, ascending: a process for each", "R[,R]..."},
-        {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &settings, "change a number of the pretended device", "PATH=VALUE"},
+        {"set", 's', 0, G_OPTION_ARG_STRING_ARRAY, &w->settings, "change a number of the pretended device", "PATH=VALUE"},
         {"with", 0, 0, G_OPTION_ARG_STRING_ARRAY, &with,
          "PyTorch: as if the program had autocast, compile, checkpoint or another of 'echelon list measures'; may be given again", "MEASURE"},
+        {"find", 0, 0, G_OPTION_ARG_STRING, &find,
+         "the largest number with which it fits the pretended device, or the least: the command runs with one after the other in the place of {NAME}, "
+         "multiples of "
+         "STEP (default: to a hundredth)",
+         "NAME=FROM..TO[:STEP]"},
         G_OPTION_ENTRY_NULL,
     };
     int mine = own_words(argc, argv);
     if (!ech_cli_options(mine, argv, entries, &rest))
         return ECH_EXIT_USAGE;
-    char **command = argv + mine + (mine < argc && strcmp(argv[mine], "--") == 0);
-    if (!*command) {
+    w->command = argv + mine + (mine < argc && strcmp(argv[mine], "--") == 0);
+    if (!*w->command) {
         fprintf(stderr, "echelon capture: no command; expected echelon capture [--pretend DEVICE] [-o PREFIX] -- COMMAND\n");
         return ECH_EXIT_USAGE;
     }
-    const char *extra = settings ? "--set" : p.gpus != NOT_SAID ? "--gpus" : p.world != NOT_SAID ? "--world" : ranks ? "--rank" : with ? "--with" : NULL;
-    if (!device && extra) {
-        fprintf(stderr, "echelon capture: %s is for a device that is not there; expected --pretend DEVICE, too\n", extra);
+    w->with = with ? g_strjoinv(",", with) : NULL;
+    if (!check_words(w, ranks))
         return ECH_EXIT_USAGE;
-    }
-    if (p.gpus != NOT_SAID && p.gpus < 1) {
-        fprintf(stderr, "echelon capture: --gpus %d: expected 1 or more\n", p.gpus);
-        return ECH_EXIT_USAGE;
-    }
-    if (p.world != NOT_SAID && (p.world < 1 || p.world > MAX_WORLD)) {
-        fprintf(stderr, "echelon capture: --world %d: expected 1 to %d\n", p.world, MAX_WORLD);
-        return ECH_EXIT_USAGE;
-    }
-    p.gpus = MAX(p.gpus, 0);
-    p.world = MAX(p.world, 0);
-    if ((p.world > 0 || ranks) && !read_ranks(ranks, &p)) {
-        fprintf(stderr, "echelon capture: --rank %s: %s\n", ranks,
-                p.world > 0 ? "expected numbers less than --world, ascending from 0, at most 64 of them" : "expected --world N, too");
-        return ECH_EXIT_USAGE;
-    }
-    g_autofree char *measures = with ? g_strjoinv(",", with) : NULL;
-    GError *error = NULL;
-    if (measures && !ech_torch_measures_check(measures, &error)) {
-        fprintf(stderr, "echelon capture: --with: %s\n", error->message);
-        g_error_free(error);
-        return ECH_EXIT_USAGE;
-    }
-    p.with = measures;
-    g_autofree char *prefix = g_canonicalize_filename(out ? out : "echelon", NULL), *folder = g_path_get_dirname(prefix);
+    const char *out = w->out ? w->out : "echelon";
+    g_autofree char *whole = g_canonicalize_filename(out, NULL), *folder = g_path_get_dirname(whole);
+    w->prefix = g_strconcat(whole, mark, NULL);
     if (g_access(folder, W_OK | X_OK) != 0) { /* else that would be known when the command has ended */
-        fprintf(stderr, "echelon capture: -o %s: nothing can be written to %s: %s\n", out ? out : "echelon", folder, g_strerror(errno));
+        fprintf(stderr, "echelon capture: -o %s: nothing can be written to %s: %s\n", out, folder, g_strerror(errno));
         return ECH_EXIT_FAILED;
     }
-    return device ? pretend(command, prefix, device, settings, &p) : capture(command, prefix);
+    return ECH_EXIT_DONE;
+}
+
+int ech_capture_once(int argc, char **argv, const char *mark, EchCaptured *ret)
+{
+    g_auto(Words) w = {0};
+    int code = read_words(argc, argv, mark, &w);
+    if (code == ECH_EXIT_DONE && !w.device) {
+        fprintf(stderr, "echelon capture: --find is for a device that is not there; expected --pretend DEVICE, too\n");
+        code = ECH_EXIT_USAGE;
+    }
+    if (code != ECH_EXIT_DONE)
+        return code;
+    GError *error = NULL;
+    g_autofree char *log = g_strconcat(w.prefix, ".log", NULL), *folder = g_path_get_dirname(log), *here = g_get_current_dir();
+    ret->log = strcmp(folder, here) == 0 ? g_path_get_basename(log) : g_steal_pointer(&log);
+    if (!run_pretended(&w, ret->log, ret, &error))
+        return ech_cli_fail(error);
+    ret->interrupted = interrupted != 0;
+    return ECH_EXIT_DONE;
+}
+
+void ech_captured_clear(EchCaptured *captured)
+{
+    g_clear_pointer(&captured->runs, g_ptr_array_unref);
+    g_clear_pointer(&captured->programs, g_ptr_array_unref);
+    g_clear_pointer(&captured->device, ech_device_free);
+    g_clear_pointer(&captured->device_word, g_free);
+    g_clear_pointer(&captured->settings, g_strfreev);
+    g_clear_pointer(&captured->as_run, g_free);
+    g_clear_pointer(&captured->log, g_free);
+}
+
+int ech_verb_capture(int argc, char **argv)
+{
+    int mine = own_words(argc, argv);
+    for (int i = 1; i < mine; i++)
+        if (strcmp(argv[i], "--find") == 0 || g_str_has_prefix(argv[i], "--find="))
+            return ech_capture_find(argc, argv, i);
+    g_auto(Words) w = {0};
+    int code = read_words(argc, argv, "", &w);
+    if (code != ECH_EXIT_DONE)
+        return code;
+    return w.device ? pretend(&w) : capture(w.command, w.prefix);
 }

@@ -2,6 +2,7 @@
 
 #include "models/kernel/gpu.h"
 #include "sim/base/error.h"
+#include "sim/base/file.h"
 #include "sim/experiment/experiment_private.h"
 #include "sim/experiment/torch_measures.h"
 #include "sim/import/hlo.h"
@@ -404,7 +405,7 @@ static EchBytes goal_bytes(const Advise *a, const Trial *t)
 /* The case of another capture. */
 static EchCase *captured_case(const Advise *a, Trial *t, GError **error)
 {
-    g_autofree char *file = strpbrk(t->trace, " '\"$") ? g_shell_quote(t->trace) : g_strdup(t->trace);
+    g_autofree char *file = ech_shell_word(t->trace);
     g_free(t->row.options);
     t->row.options = g_strdup_printf("%s--trace %s", t->row.growing ? "--allocator " GROWING " " : "", file);
     EchCase *c = vary(a->base, "trace", t->trace, error), *growing = c && t->row.growing ? vary(c, "allocator", GROWING, error) : NULL;

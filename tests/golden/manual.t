@@ -13,7 +13,7 @@ $ echelon --print-completion tcsh
 echelon --print-completion: expected bash, zsh or fish
 exit 2
 $ for v in $(echelon help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do echelon help $v | sed '1,/^Examples:/d;s/^  //'; done >$T/examples; grep -c '^echelon' $T/examples; grep -E 'traces/|layout|list|run tutorial' $T/examples | grep -v calibrate | while IFS= read -r line; do (eval "$(echo "$line" | sed "s: -o : -o $T/new-:")") >$T/seen 2>&1 </dev/null || { echo "fails: $line"; cat $T/seen; }; done
-30
+31
 $ echelon help experiment | grep -c -E '^  (title|trace|device|passes|set|sweep|replay|matmul)  '
 8
 $ echelon help questions PINNED copies
@@ -31,7 +31,7 @@ $ for words in defragment swap dataloader "4bit quantized" "numbers come from" "
 $ echelon help questions no such words
 echelon help questions: none has 'such'; did you mean 'much'? 'echelon help questions' shows all
 exit 1
-$ echelon help questions long context | head -1
+$ echelon help questions longest pinned | head -1
 (None has all of these words; these have most.)
 $ echelon help questions maxtext remat policy
 What would offloading, checkpointing, prefetching, donation change?
@@ -43,7 +43,7 @@ $ echelon help questions ofload
 echelon help questions: none has 'ofload'; did you mean 'offload'? 'echelon help questions' shows all
 exit 1
 $ echelon help question | grep '^      ' | sed 's/^ *//' >$T/commands; grep -c . $T/commands; grep -E '^echelon ' $T/commands | while read -r program verb rest; do echelon help $verb >$T/options 2>&1 || echo "no verb: $verb"; for word in $rest; do case $word in --) break ;; --*) grep -q -e "$word[ =]" $T/options || echo "no option: $verb $word" ;; esac; done; done
-138
+140
 $ grep -E 'traces/|tutorial|layout|list|offload_h100|checkpoint_or' $T/commands | while IFS= read -r line; do eval "$line" >$T/seen 2>&1 </dev/null || { echo "fails: $line"; cat $T/seen; }; done
 $ for v in $(echelon help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do COLUMNS=80 echelon help $v | sed '/^Examples:/,$d' | awk -v v=$v 'length($0) > 80 { print v ": " $0 }'; done
 $ COLUMNS=80 echelon help alloc | sed -n '1,/--help/p'

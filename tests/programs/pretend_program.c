@@ -75,7 +75,7 @@ int main(int argc, char **argv)
     memcpy(&launch, &names[2], sizeof launch);
     memcpy(&copy, &names[3], sizeof copy);
     register_kernel(NULL, &function, NULL, "_Z5scalePff", -1, NULL, NULL, NULL, NULL, NULL);
-    size_t gib = argc > 1 && strcmp(argv[1], "large") == 0 ? 79 : 1;
+    size_t gib = argc > 2 && strcmp(argv[1], "gib") == 0 ? strtoul(argv[2], NULL, 10) : argc > 1 && strcmp(argv[1], "large") == 0 ? 79 : 1;
     if (allocate(&at, gib << 30) != 0) {
         printf("no room for %zu GiB\n", gib);
         return 1;
