@@ -172,6 +172,13 @@ static void judge(Try *t)
     }
 }
 
+/* Whether what a command printed that failed says that memory was short: for a cache of keys and values (vLLM), say, which nobody asked the device for. */
+static bool says_short(const char *log)
+{
+    g_autoptr(EchImport) import = ech_import_file(log, "out_of_memory", NULL, NULL);
+    return import != NULL;
+}
+
 /* Captures with @number. NULL: it was not run, and *ret_code says with what to end. */
 static Try *try_number(int argc, char **argv, int option, const Find *find, uint64_t number, int *ret_code)
 {
@@ -195,6 +202,8 @@ static Try *try_number(int argc, char **argv, int option, const Find *find, uint
     t->available = hbm ? hbm->available : 0;
     if (t->outcome != INTERRUPTED)
         judge(t);
+    if (t->outcome == FAILED && says_short(c->log))
+        t->outcome = RAN_OUT;
     return t;
 }
 
@@ -279,10 +288,10 @@ static void tell_answer(const Find *find, const Try *fits, const Try *lacks, boo
     const char *name = find->name;
     const EchCaptured *c = fits ? &fits->captured : &lacks->captured;
     if (interrupted)
-        g_string_append(out, "Interrupted before all that lies between was tried. ");
+        g_string_append(out, "Interrupted before all that lies between was tried.\n");
     if (interrupted && (!fits || !lacks))
-        g_string_append_c(out, '\n');
-    else if (!fits || !lacks)
+        return;
+    if (!fits || !lacks)
         g_string_append_printf(out,
                                "%s %s with %s %" G_GUINT64_FORMAT " %s %" G_GUINT64_FORMAT "; nothing between was tried, and what is asked for lies outside.\n",
                                fits ? "It fits" : "It does not fit", c->device->name, name, find->from, fits ? "as with" : "nor with", find->to);
@@ -293,7 +302,8 @@ static void tell_answer(const Find *find, const Try *fits, const Try *lacks, boo
         if (*memory || *time)
             g_string_append_printf(out, " (%s%s%s)", memory, *memory && *time ? ", " : "", time);
         g_string_append_printf(out, ". With %" G_GUINT64_FORMAT " it %s%s%s.\n", lacks->number, other,
-                               lacks->outcome == FAILED ? ", not for want of memory: see " : "", lacks->outcome == FAILED ? lacks->captured.log : "");
+                               lacks->outcome == FAILED ? ", not for want of memory that it says: see " : "",
+                               lacks->outcome == FAILED ? lacks->captured.log : "");
     }
 }
 
@@ -306,9 +316,12 @@ static void tell_next(const Try *fits, const Try *lacks, GString *out)
         bool first = i == 0 || shown != runs, last = i + 1 == shown->len || shown != runs;
         g_string_append_printf(out, "%s %s%s%s", first ? "Now: echelon run --trace" : "", word, last ? fits->captured.as_run : "", last ? "\n" : "");
     }
-    if (lacks && lacks->captured.ran_out) {
-        g_autofree char *word = ech_shell_word(lacks->captured.ran_out);
-        g_string_append_printf(out, "%s: what held it, would another setting of the allocator have done? echelon alloc %s\n", fits ? "Beyond" : "Now", word);
+    if (lacks && lacks->outcome == RAN_OUT) {
+        const char *file = lacks->captured.ran_out ? lacks->captured.ran_out : lacks->captured.log;
+        g_autofree char *word = ech_shell_word(file);
+        g_string_append_printf(out, "%s: %s echelon %s %s\n", fits ? "Beyond" : "Now",
+                               lacks->captured.ran_out ? "what held it, would another setting of the allocator have done?" : "why?",
+                               lacks->captured.ran_out ? "alloc" : "info", word);
     }
 }
 

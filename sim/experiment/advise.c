@@ -12,6 +12,7 @@
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
 
@@ -1032,7 +1033,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->pytorch = is_pytorch(result);
     a->trains = is_training(result);
     a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
-    a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\nOptimizer.step#");
+    a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
     a->xla = result->program != NULL;
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
     a->several = a->xla ? (uint64_t)result->program->partitions * result->program->replicas > 1 : has_collectives(result->trace);

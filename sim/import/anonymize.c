@@ -12,6 +12,7 @@
 #include "sim/program/program.h"
 #include "sim/trace/allocator_marks.h"
 #include "sim/trace/meets.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
 
@@ -351,10 +352,6 @@ static const char *pseudonym(Anonymizer *a, int table, const char *noun, const c
     return owned;
 }
 
-#define MODULE "nn.Module: "
-#define EVALUATES "autograd::engine::evaluate_function: "
-#define OPTIMIZER_STEP "Optimizer.step#"
-
 static bool begins(const char *text, size_t n, const char *prefix)
 {
     return n >= strlen(prefix) && strncmp(text, prefix, strlen(prefix)) == 0;
@@ -382,8 +379,8 @@ static bool add_step(Anonymizer *a, GString *out, const char *text)
 /* Names of marks keep what optimizers and steps are known by. */
 static void add_mark(Anonymizer *a, GString *out, const char *text)
 {
-    if (begins(text, strlen(text), OPTIMIZER_STEP))
-        g_string_append_printf(out, OPTIMIZER_STEP "%s", pseudonym(a, NAMES, "mark", text, strlen(text)));
+    if (begins(text, strlen(text), ECH_RANGE_OPTIMIZER))
+        g_string_append_printf(out, ECH_RANGE_OPTIMIZER "%s", pseudonym(a, NAMES, "mark", text, strlen(text)));
     else if (begins(text, strlen(text), "START ") || !add_step(a, out, text))
         g_string_append(out, pseudonym(a, NAMES, "mark", text, strlen(text)));
 }
@@ -431,13 +428,13 @@ static void add_line(Anonymizer *a, GString *out, const char *line, size_t n)
     size_t n_name = 0;
     while (begins(line, n, operators) && n_name < n && (g_ascii_isalnum(line[n_name]) || strchr("_:.", line[n_name])))
         n_name++;
-    if (begins(line, n, MODULE)) {
-        g_string_append(out, MODULE);
-        add_module(a, out, line + strlen(MODULE), line + n);
-    } else if (begins(line, n, EVALUATES)) {
-        g_string_append_printf(out, EVALUATES "%s", pseudonym(a, NAMES, "node", line + strlen(EVALUATES), n - strlen(EVALUATES)));
-    } else if (begins(line, n, OPTIMIZER_STEP)) {
-        g_string_append_printf(out, OPTIMIZER_STEP "%s", pseudonym(a, NAMES, "optimizer", line, n));
+    if (begins(line, n, ECH_RANGE_MODULE)) {
+        g_string_append(out, ECH_RANGE_MODULE);
+        add_module(a, out, line + strlen(ECH_RANGE_MODULE), line + n);
+    } else if (begins(line, n, ECH_RANGE_BACKWARD)) {
+        g_string_append_printf(out, ECH_RANGE_BACKWARD "%s", pseudonym(a, NAMES, "node", line + strlen(ECH_RANGE_BACKWARD), n - strlen(ECH_RANGE_BACKWARD)));
+    } else if (begins(line, n, ECH_RANGE_OPTIMIZER)) {
+        g_string_append_printf(out, ECH_RANGE_OPTIMIZER "%s", pseudonym(a, NAMES, "optimizer", line, n));
     } else if (n_name > 0 && n_name == n) {
         g_string_append_len(out, line, (gssize)n);
     } else {

@@ -68,6 +68,7 @@
 #include "sim/import/range_sizes.h"
 #include "sim/import/xla_folders.h"
 #include "sim/trace/meets.h"
+#include "sim/trace/ranges.h"
 #include "sim/trace/select.h"
 
 #include <string.h>
@@ -341,7 +342,6 @@ static void mark_here(Reader *r, uint64_t time, const char *name, size_t length)
 
 /* Modules that are called, and what a compiled graph says of its kernels: modules by their paths from the one that was compiled on
  * (capture/pretend/python/pretend_regions.py). */
-#define MODULE "nn.Module: "
 #define BELOW "nn.Module below: "
 #define BACKWARD_BELOW "backward of " BELOW
 
@@ -383,12 +383,13 @@ static void note_moment(Reader *r, uint64_t time)
  * own is "GPT" alone. */
 static EchId joined_name(Reader *r, uint32_t called, const char *below)
 {
-    const char *outer = called != UINT32_MAX ? ech_trace_builder_peek_string(r->builder, g_array_index(r->paths, Path, called).name) + strlen(MODULE) : "";
+    const char *outer =
+        called != UINT32_MAX ? ech_trace_builder_peek_string(r->builder, g_array_index(r->paths, Path, called).name) + strlen(ECH_RANGE_MODULE) : "";
     const char *kind = strstr(outer, " (");
     g_autofree char *path = kind ? g_strndup(outer, (gsize)(kind - outer)) : NULL;
-    g_autofree char *name = !path                 ? g_strconcat(MODULE, below, NULL)
-                            : strstr(below, " (") ? g_strconcat(MODULE, path, ".", below, NULL)
-                                                  : g_strconcat(MODULE, path, " (", below, ")", NULL);
+    g_autofree char *name = !path                 ? g_strconcat(ECH_RANGE_MODULE, below, NULL)
+                            : strstr(below, " (") ? g_strconcat(ECH_RANGE_MODULE, path, ".", below, NULL)
+                                                  : g_strconcat(ECH_RANGE_MODULE, path, " (", below, ")", NULL);
     return ech_trace_builder_string(r->builder, name, -1);
 }
 
@@ -400,8 +401,7 @@ static Range open_below(Reader *r, const Range *around, const char *name)
     EchId module = joined_name(r, range.called, name + strlen(backward ? BACKWARD_BELOW : BELOW));
     range.evaluates = false;
     if (backward) {
-        EchId node =
-            range.node != ECH_NONE ? range.node : ech_trace_builder_string(r->builder, "autograd::engine::evaluate_function: CompiledFunctionBackward", -1);
+        EchId node = range.node != ECH_NONE ? range.node : ech_trace_builder_string(r->builder, ECH_RANGE_BACKWARD "CompiledFunctionBackward", -1);
         range.module = range.beneath = path_of(r, range.beneath, module);
         range.path = path_of(r, range.beneath, node);
     } else
@@ -425,13 +425,13 @@ static Range open_range(Reader *r, const Range *around, const char *name)
         g_hash_table_insert(r->nodes, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(range.module + 1));
     }
     range.path = path_of(r, parent, ech_trace_builder_string(r->builder, name, (gssize)ech_range_bare_length(name)));
-    range.evaluates = g_str_has_prefix(name, "autograd::engine::evaluate_function");
+    range.evaluates = g_str_has_prefix(name, ECH_RANGE_BACKWARD);
     if (range.evaluates) {
         range.backward++;
         range.beneath = parent;
         range.node = g_array_index(r->paths, Path, range.path).name;
     }
-    if (g_str_has_prefix(name, MODULE))
+    if (g_str_has_prefix(name, ECH_RANGE_MODULE))
         range.module = range.called = range.path;
     return range;
 }
@@ -504,7 +504,7 @@ static void add_pop(Reader *r)
 /* "nn.Module: layers.3.mlp (MLP)" as "layers.*.mlp (MLP)": layers of a network share a name. */
 static void append_module(GString *out, const char *name)
 {
-    const char *at = name + strlen(MODULE);
+    const char *at = name + strlen(ECH_RANGE_MODULE);
     while (*at) {
         size_t n = strcspn(at, ". "), digits = strspn(at, "0123456789");
         g_string_append_len(out, digits == n && n > 0 ? "*" : at, digits == n && n > 0 ? 1 : (gssize)n);
@@ -523,10 +523,10 @@ static EchId path_label(Reader *r, uint32_t path)
     const char *called = NULL, *module = NULL, *node = NULL;
     for (uint32_t i = path; i != UINT32_MAX && !module; i = g_array_index(r->paths, Path, i).parent) {
         const char *name = ech_trace_builder_peek_string(r->builder, g_array_index(r->paths, Path, i).name);
-        if (g_str_has_prefix(name, MODULE))
+        if (g_str_has_prefix(name, ECH_RANGE_MODULE))
             module = name;
-        else if (g_str_has_prefix(name, "autograd::engine::evaluate_function: "))
-            node = name + strlen("autograd::engine::evaluate_function: ");
+        else if (g_str_has_prefix(name, ECH_RANGE_BACKWARD))
+            node = name + strlen(ECH_RANGE_BACKWARD);
         else
             called = name; /* the outermost is what the program called */
     }

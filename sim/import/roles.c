@@ -1,6 +1,7 @@
 #include "sim/import/roles.h"
 
 #include "sim/base/compare.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
 
@@ -33,9 +34,8 @@ static uint8_t place_of(Roles *r, EchId stack)
         g_byte_array_append(r->places, (const guint8 *)"", 1);
     if (r->places->data[stack] == 0) {
         const char *text = ech_trace_builder_peek_string(r->builder, stack);
-        r->places->data[stack] =
-            (uint8_t)(LOOKED_AT | (strstr(text, "nn.Module: ") ? IN_MODULE : 0) | (strstr(text, "autograd::engine::evaluate_function") ? IN_BACKWARD : 0) |
-                      (strstr(text, "Optimizer.step") ? IN_OPTIMIZER : 0));
+        r->places->data[stack] = (uint8_t)(LOOKED_AT | (ech_stack_has_module(text) ? IN_MODULE : 0) | (ech_stack_is_backward(text) ? IN_BACKWARD : 0) |
+                                           (ech_stack_is_optimizer(text) ? IN_OPTIMIZER : 0));
     }
     return r->places->data[stack];
 }
@@ -142,10 +142,10 @@ static EchRole role_of(const Roles *r, const Life *life, bool state)
 /* The innermost module of @stack, behind the buffer's own stack. */
 static void add_module(EchTraceBuilder *builder, EchId buffer, EchId stack)
 {
-    const char *text = ech_trace_builder_peek_string(builder, stack), *module = strstr(text, "nn.Module: ");
+    const char *text = ech_trace_builder_peek_string(builder, stack), *module = strstr(text, ECH_RANGE_MODULE);
     const EchBuffer *b = ech_trace_builder_peek_buffer(builder, buffer);
     const char *known = ech_trace_builder_peek_string(builder, b->stack);
-    if (!module || strstr(known, "nn.Module: "))
+    if (!module || ech_stack_has_module(known))
         return;
     g_autofree char *line = g_strndup(module, strcspn(module, "\n")), *whole = *known ? g_strconcat(known, "\n", line, NULL) : g_strdup(line);
     EchId id = ech_trace_builder_string(builder, whole, -1);

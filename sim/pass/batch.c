@@ -5,6 +5,7 @@
 #include "models/kernel/gpu.h"
 #include "sim/pass/pass.h"
 #include "sim/trace/meets.h"
+#include "sim/trace/ranges.h"
 #include "sim/trace/step.h"
 
 #include <math.h>
@@ -366,7 +367,7 @@ static void add_up(Writer *w, EchId op, EchId gradient)
 {
     static const char name[] = "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<%s>, std::array<char*, 3ul>, false>(int, "
                                "at::native::CUDAFunctor_add<%s>, std::array<char*, 3ul>)";
-    static const char stack[] = "aten::add_\ntorch::autograd::AccumulateGrad\nautograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
+    static const char stack[] = "aten::add_\ntorch::autograd::AccumulateGrad\n" ECH_RANGE_BACKWARD "torch::autograd::AccumulateGrad";
     EchTraceBuilder *builder = w->e.builder;
     EchBytes bytes = w->b->s->buffers[gradient].bytes;
     EchGpuLaunch like = {0};

@@ -1,5 +1,6 @@
 #include "models/kernel/gpu.h"
 #include "sim/pass/batch.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
 
@@ -68,7 +69,7 @@ static void find_weights(EchBatch *b)
 
 static bool is_in_module(const EchSurvey *s, EchId op)
 {
-    return strstr(ech_trace_string(s->t, s->ops[op].stack), "nn.Module: ") != NULL;
+    return ech_stack_has_module(ech_trace_string(s->t, s->ops[op].stack));
 }
 
 /* Whether op @i of a backward pass leaves a gradient of weights, by how it is computed where nothing says who reads it: a product of what has rows on both

@@ -3,6 +3,7 @@
 
 #include "sim/base/hash.h"
 #include "sim/pass/modules.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
 
@@ -141,8 +142,8 @@ typedef struct {
 /* Whether what a backward pass computes is a gradient: not what it makes again of a forward one. */
 static bool is_gradient_of(const EchSurvey *s, EchId op)
 {
-    const char *stack = ech_trace_string(s->t, s->ops[op].stack), *node = strstr(stack, "autograd::engine::evaluate_function");
-    const char *module = strstr(stack, "nn.Module: ");
+    const char *stack = ech_trace_string(s->t, s->ops[op].stack), *node = strstr(stack, ECH_RANGE_BACKWARD);
+    const char *module = strstr(stack, ECH_RANGE_MODULE);
     return node && (!module || node < module);
 }
 

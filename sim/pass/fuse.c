@@ -6,6 +6,7 @@
  * optimizer's state never leaves it. */
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
 
@@ -75,14 +76,13 @@ typedef enum { NOT_ASKED, OUTSIDE, WITHIN, OF_A_LIST, OF_ANOTHER } Part;
 /* Where a kernel stands, by its stack: "aten::_foreach_addcdiv_\nOptimizer.step#AdamW.step". */
 static Part part_of(const char *stack, bool on_host)
 {
-    static const char before[] = "Optimizer.step#";
     static const char *const fusible[] = {"Adam.step", "AdamW.step", "Adagrad.step", "SGD.step", NULL};
-    const char *at = strstr(stack, before);
+    const char *at = strstr(stack, ECH_RANGE_OPTIMIZER);
     if (!at)
         return OUTSIDE;
     if (on_host)
         return OF_A_LIST;
-    g_autofree char *name = g_strndup(at + strlen(before), strcspn(at + strlen(before), "\n"));
+    g_autofree char *name = g_strndup(at + strlen(ECH_RANGE_OPTIMIZER), strcspn(at + strlen(ECH_RANGE_OPTIMIZER), "\n"));
     if (!strstr(stack, "aten::_foreach_"))
         return WITHIN;
     return g_strv_contains(fusible, name) ? OF_A_LIST : OF_ANOTHER;

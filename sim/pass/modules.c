@@ -1,22 +1,21 @@
 #include "sim/pass/modules.h"
 
 #include "sim/base/hash.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
 
-static const char before[] = "nn.Module: ";
-
 bool ech_modules_is_backward(const EchSurvey *survey, EchId op)
 {
-    return strstr(ech_trace_string(survey->t, survey->ops[op].stack), "autograd::engine::evaluate_function") != NULL;
+    return ech_stack_is_backward(ech_trace_string(survey->t, survey->ops[op].stack));
 }
 
 static EchPart part_of(const EchSurvey *s, EchId op)
 {
     const char *stack = ech_trace_string(s->t, s->ops[op].stack);
     return ech_modules_is_backward(s, op) || strstr(stack, "::root_post_backward") != NULL ? ECH_PART_BACKWARD /* FSDP's sums of what is in no module */
-           : strstr(stack, before) != NULL                                                 ? ECH_PART_FORWARD
-           : strstr(stack, "Optimizer.step#") != NULL                                      ? ECH_PART_OPTIMIZER
+           : ech_stack_has_module(stack)                                                   ? ECH_PART_FORWARD
+           : ech_stack_is_optimizer(stack)                                                 ? ECH_PART_OPTIMIZER
                                                                                            : ECH_PART_ELSE;
 }
 
@@ -51,9 +50,9 @@ static bool fits_one_of(char *const *patterns, const char *path)
 const char *ech_modules_find(const EchSurvey *survey, EchId op, char *const *patterns, size_t *ret_n)
 {
     const char *stack = ech_trace_string(survey->t, survey->ops[op].stack), *found = NULL;
-    for (const char *at = strstr(stack, before); at; at = strstr(at + 1, before)) {
-        size_t n = strcspn(at, "\n"), name = strcspn(at + strlen(before), " \n");
-        g_autofree char *path = g_strndup(at + strlen(before), name);
+    for (const char *at = strstr(stack, ECH_RANGE_MODULE); at; at = strstr(at + 1, ECH_RANGE_MODULE)) {
+        size_t n = strcspn(at, "\n"), name = strcspn(at + strlen(ECH_RANGE_MODULE), " \n");
+        g_autofree char *path = g_strndup(at + strlen(ECH_RANGE_MODULE), name);
         if (fits_one_of(patterns, path)) {
             found = at;
             *ret_n = n;
@@ -123,8 +122,8 @@ static GStrv repeated_in(const EchTrace *trace, bool inner)
     g_autoptr(GHashTable) found = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, free_repeated);
     g_autoptr(GPtrArray) patterns = g_ptr_array_new();
     for (EchId i = 0; i < ech_trace_n_strings(trace); i++)
-        for (const char *at = strstr(ech_trace_string(trace, i), before); at; at = strstr(at + 1, before)) {
-            g_autofree char *path = g_strndup(at + strlen(before), strcspn(at + strlen(before), " \n"));
+        for (const char *at = strstr(ech_trace_string(trace, i), ECH_RANGE_MODULE); at; at = strstr(at + 1, ECH_RANGE_MODULE)) {
+            g_autofree char *path = g_strndup(at + strlen(ECH_RANGE_MODULE), strcspn(at + strlen(ECH_RANGE_MODULE), " \n"));
             note_path(found, path, inner);
         }
     GHashTableIter iter;

@@ -3,10 +3,9 @@
 
 #include "sim/base/hash.h"
 #include "sim/base/param.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
-
-static const char module_mark[] = "nn.Module: ";
 
 static void add_text(GHashTable *names, const char *text, size_t n)
 {
@@ -19,9 +18,9 @@ static void add_lines(GHashTable *names, const char *stack, bool modules)
 {
     for (const char *line = stack; *line; line += *line == '\n') {
         size_t n = strcspn(line, "\n");
-        bool module = n > strlen(module_mark) && strncmp(line, module_mark, strlen(module_mark)) == 0;
+        bool module = n > strlen(ECH_RANGE_MODULE) && strncmp(line, ECH_RANGE_MODULE, strlen(ECH_RANGE_MODULE)) == 0;
         if (modules && module)
-            add_text(names, line + strlen(module_mark), strcspn(line + strlen(module_mark), " \n"));
+            add_text(names, line + strlen(ECH_RANGE_MODULE), strcspn(line + strlen(ECH_RANGE_MODULE), " \n"));
         else if (!modules)
             add_text(names, line, n);
         line += n;

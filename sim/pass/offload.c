@@ -8,6 +8,7 @@
 #include "sim/pass/modules.h"
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
 
@@ -276,10 +277,10 @@ static uint32_t after_longest_pause(const Pass *p, const Array *a)
 /* Whether two ops of a PyTorch program are of one operator's gradient, however many operators that itself called. */
 static bool is_same_gradient(const EchSurvey *s, EchId one, EchId other)
 {
-    const char *of[2], *const node = "autograd::engine::evaluate_function";
+    const char *of[2];
     for (int k = 0; k < 2; k++) {
         EchId stack = s->ops[k == 0 ? one : other].stack;
-        const char *text = stack != ECH_NONE ? ech_trace_string(s->t, stack) : "", *at = strstr(text, node);
+        const char *text = stack != ECH_NONE ? ech_trace_string(s->t, stack) : "", *at = strstr(text, ECH_RANGE_BACKWARD);
         of[k] = at != NULL ? at : text;
     }
     return strcmp(of[0], of[1]) == 0;

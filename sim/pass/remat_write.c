@@ -3,6 +3,7 @@
 
 #include "sim/program/gpu_launch.h"
 #include "sim/trace/meets.h"
+#include "sim/trace/ranges.h"
 
 #include <math.h>
 #include <string.h>
@@ -339,8 +340,6 @@ static void free_values(Writer *w, uint32_t run)
     }
 }
 
-#define BACKWARD_RANGE "autograd::engine::evaluate_function"
-
 static EchOp op_again(Writer *w, EchId op)
 {
     EchOp again = ech_edit_op(&w->e, op);
@@ -351,8 +350,8 @@ static EchOp op_again(Writer *w, EchId op)
     again.recorded.start = ECH_TIME_NONE;
     /* As in what torch.utils.checkpoint records: a module's forward pass within the backward one. */
     const char *stack = again.stack != ECH_NONE ? ech_trace_builder_peek_string(w->b, again.stack) : "";
-    if (strstr(stack, "nn.Module: ") && !strstr(stack, BACKWARD_RANGE)) {
-        g_autofree char *within = g_strconcat(stack, "\n", BACKWARD_RANGE, ": torch.utils.checkpoint", NULL);
+    if (ech_stack_has_module(stack) && !ech_stack_is_backward(stack)) {
+        g_autofree char *within = g_strconcat(stack, "\n" ECH_RANGE_BACKWARD "torch.utils.checkpoint", NULL);
         again.stack = ech_trace_builder_string(w->b, within, -1);
     }
     return again;

@@ -5,6 +5,7 @@
 
 #include "sim/base/hash.h"
 #include "sim/pass/modules.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
 
@@ -21,7 +22,7 @@ static void turn_clear(gpointer data)
 
 static bool is_of_optimizer(const EchSurvey *s, EchId op)
 {
-    return strstr(ech_trace_string(s->t, s->ops[op].stack), "Optimizer.step#") != NULL;
+    return ech_stack_is_optimizer(ech_trace_string(s->t, s->ops[op].stack));
 }
 
 bool ech_shard_is_pytorch(const EchSurvey *survey)
@@ -68,7 +69,7 @@ static void find_parts(EchShardStep *d, const char *modules)
             d->part[i] = ECH_PART_ELSE;
         else if (o->stack < n_strings && ech_op_is_work(o) && o->n_uses > 0) {
             if (!known[o->stack])
-                units[o->stack] = strstr(ech_trace_string(s->t, o->stack), "nn.Module: ") ? unit_of(d, numbers, i, patterns) : ECH_SHARD_OUTSIDE;
+                units[o->stack] = ech_stack_has_module(ech_trace_string(s->t, o->stack)) ? unit_of(d, numbers, i, patterns) : ECH_SHARD_OUTSIDE;
             known[o->stack] = true;
             d->unit[i] = units[o->stack];
         }

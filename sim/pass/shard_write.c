@@ -6,6 +6,8 @@
  * Or, as ZeroRedundancyOptimizer has it (ZeRO-1): each device holds the state of some of the weights, brings those up to date, and sends them to all. */
 #include "sim/pass/shard.h"
 
+#include "sim/trace/ranges.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -54,11 +56,11 @@ static EchId stack_of(Writer *w, uint32_t unit, const char *what)
 {
     const EchShardUnit *u = ech_shard_unit(w->d, unit);
     g_autoptr(GString) stack = g_string_new(what);
-    const char *path = u->line ? u->line + strlen("nn.Module: ") : NULL; /* "blocks.2 (Block)" */
+    const char *path = u->line ? u->line + strlen(ECH_RANGE_MODULE) : NULL; /* "blocks.2 (Block)" */
     if (path)
         g_string_append_printf(stack, " (%.*s)", (int)strcspn(path, " \n"), path);
     if (w->is_backward)
-        g_string_append(stack, "\nautograd::engine::evaluate_function: fully_shard");
+        g_string_append(stack, "\n" ECH_RANGE_BACKWARD "fully_shard");
     if (path)
         g_string_append_printf(stack, "\n%.*s", (int)u->n, u->line);
     return ech_trace_builder_string(w->e.builder, stack->str, (gssize)stack->len);

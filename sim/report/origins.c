@@ -1,11 +1,9 @@
 #include "sim/report/origins.h"
 #include "sim/base/hash.h"
 #include "sim/report/json_out.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
-
-#define MODULE "nn.Module: "
-#define EVALUATES "autograd::engine::evaluate_function: "
 
 typedef enum { FORWARD, AGAIN, BACKWARD } Pass;
 
@@ -40,18 +38,18 @@ static char *asker_of(const char *stack, Pass *ret_pass, bool *known)
     *ret_pass = FORWARD;
     for (const char *at = stack; *at;) {
         size_t n = strcspn(at, "\n");
-        if (!module && g_str_has_prefix(at, MODULE)) {
-            module = at + strlen(MODULE);
-            n_module = n - strlen(MODULE);
-        } else if (g_str_has_prefix(at, EVALUATES)) {
+        if (!module && g_str_has_prefix(at, ECH_RANGE_MODULE)) {
+            module = at + strlen(ECH_RANGE_MODULE);
+            n_module = n - strlen(ECH_RANGE_MODULE);
+        } else if (g_str_has_prefix(at, ECH_RANGE_BACKWARD)) {
             if (!node) /* the innermost node: a checkpoint's runs a backward pass of its own within */
                 *ret_pass = module ? AGAIN : BACKWARD;
-            node = at + strlen(EVALUATES);
-            n_node = n - strlen(EVALUATES);
+            node = at + strlen(ECH_RANGE_BACKWARD);
+            n_node = n - strlen(ECH_RANGE_BACKWARD);
         } else if (g_str_has_prefix(at, "Optimizer.")) {
             step = at;
             n_step = n;
-        } else if (!g_str_has_prefix(at, MODULE)) {
+        } else if (!g_str_has_prefix(at, ECH_RANGE_MODULE)) {
             outermost = at;
             n_outermost = n;
         }

@@ -1,6 +1,7 @@
 #include "sim/trace/step.h"
 
 #include "sim/base/error.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
 
@@ -112,7 +113,7 @@ static void keep_first_of_each(const EchTrace *trace, GArray *marks)
             uint8_t *of = &told[ops[i].stack];
             const char *stack = *of == 0 ? ech_trace_string(trace, ops[i].stack) : NULL;
             if (stack)
-                *of = strstr(stack, "nn.Module: ") && !strstr(stack, "autograd::engine::evaluate_function: ") ? 2 : 1;
+                *of = ech_stack_has_module(stack) && !ech_stack_is_backward(stack) ? 2 : 1;
             forward |= *of == 2;
             known |= *of == 2;
         }

@@ -205,7 +205,7 @@ echelon capture: n 9: fails: exit status 7
 echelon capture: n 3: fits, 1 GiB of 79.1 GiB, 41.0 us
 echelon capture: n 5: fails: exit status 7
 echelon capture: n 4: fits, 1 GiB of 79.1 GiB, 41.0 us
-Largest n with which it fits h100-sxm: 4 (1 GiB of 79.1 GiB, 41.0 us). With 5 it fails: exit status 7, not for want of memory: see ends.5.log.
+Largest n with which it fits h100-sxm: 4 (1 GiB of 79.1 GiB, 41.0 us). With 5 it fails: exit status 7, not for want of memory that it says: see ends.5.log.
            1  fits                    1 GiB of 79.1 GiB         41.0 us
            3  fits                    1 GiB of 79.1 GiB         41.0 us
            4  fits                    1 GiB of 79.1 GiB         41.0 us

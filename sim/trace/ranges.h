@@ -1,0 +1,26 @@
+/** @file ranges.h
+ * The words of PyTorch's ranges, which are lines of an op's stack, innermost first: modules, nodes of a backward pass, steps of an optimizer.
+ */
+#pragma once
+#include <stdbool.h>
+#include <string.h>
+
+/** "nn.Module: layers.3.mlp (MLP)": a module's path in the program, and its class. */
+#define ECH_RANGE_MODULE "nn.Module: "
+/** "autograd::engine::evaluate_function: MmBackward0": a node of a backward pass, within what a checkpoint runs again, too. */
+#define ECH_RANGE_BACKWARD "autograd::engine::evaluate_function: "
+/** "Optimizer.step#AdamW.step". */
+#define ECH_RANGE_OPTIMIZER "Optimizer.step#"
+
+static inline bool ech_stack_has_module(const char *stack)
+{
+    return strstr(stack, ECH_RANGE_MODULE) != NULL;
+}
+static inline bool ech_stack_is_backward(const char *stack)
+{
+    return strstr(stack, ECH_RANGE_BACKWARD) != NULL;
+}
+static inline bool ech_stack_is_optimizer(const char *stack)
+{
+    return strstr(stack, ECH_RANGE_OPTIMIZER) != NULL;
+}
