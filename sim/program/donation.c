@@ -1,6 +1,7 @@
 /* Donation. Source: XLA's input_output_alias and its copy insertion (xla/hlo/transforms/.../copy_insertion.cc: an argument that an output takes the place of,
  * and one that is written over without that, is copied unless the two are never alive at once); JAX pairs arguments with outputs of equal shape in their order;
- * those that it finds none for are XLA's to pair, by their size alone (buffer_donor; xla/service/optimize_input_output_buffer_alias.cc). */
+ * those that it finds none for, but one of as many elements (jax/_src/interpreters/mlir.py, _set_up_aliases), are XLA's to pair, by their size alone
+ * (buffer_donor; xla/service/optimize_input_output_buffer_alias.cc). */
 #include "sim/program/donation.h"
 
 #include "sim/program/private.h"
@@ -212,11 +213,44 @@ static gint compare_for_sort(gconstpointer a, gconstpointer b)
     return x->parameter != y->parameter ? (x->parameter < y->parameter ? -1 : 1) : (x->position > y->position) - (x->position < y->position);
 }
 
+static uint64_t elements_of(const EchShape *shape, const EchProgram *p)
+{
+    return shape->layout == ECH_NONE ? 0 : ech_layout_elements(&p->layouts[shape->layout]);
+}
+
+/* Of arguments that are left those that JAX donates at all: as many as there are outputs left of as many elements. */
+static void keep_elements(Donate *d)
+{
+    const EchProgram *p = d->p;
+    g_autoptr(GHashTable) outputs = g_hash_table_new(NULL, NULL); /* elements -> outputs left */
+    guint n = 0;
+    for (uint32_t q = 0; q < p->shapes[p->instructions[d->root].shape].n_positions; q++) {
+        gpointer key = GSIZE_TO_POINTER(elements_of(&p->shapes[d->shapes[q]], p));
+        if (!p->shapes[d->shapes[q]].is_tuple && !d->taken[q])
+            g_hash_table_insert(outputs, key, GUINT_TO_POINTER(GPOINTER_TO_UINT(g_hash_table_lookup(outputs, key)) + 1));
+    }
+    for (guint a = 0; a < d->left->len; a++) {
+        const Sized argument = g_array_index(d->left, Sized, a);
+        const EchShape *shape = shape_at(p, argument.parameter, argument.position);
+        gpointer key = GSIZE_TO_POINTER(elements_of(shape, p));
+        guint there = GPOINTER_TO_UINT(g_hash_table_lookup(outputs, key));
+        if (there > 0) {
+            g_array_index(d->left, Sized, n++) = argument;
+            g_hash_table_insert(outputs, key, GUINT_TO_POINTER(there - 1));
+            continue;
+        }
+        d->change.unmatched++;
+        d->change.unmatched_bytes = ech_bytes_add(d->change.unmatched_bytes, shape->bytes);
+    }
+    g_array_set_size(d->left, n);
+}
+
 /* Arguments that are left with outputs that are left, largest first, where their sizes are the same: before XLA tiles them, so only what is padded alike can
  * have that place. */
 static void pair_by_size(Donate *d)
 {
     const EchProgram *p = d->p;
+    keep_elements(d);
     g_autoptr(GArray) outputs = g_array_new(FALSE, FALSE, sizeof(Sized));
     for (uint32_t q = 0; q < p->shapes[p->instructions[d->root].shape].n_positions; q++) {
         const EchShape *s = &p->shapes[d->shapes[q]];

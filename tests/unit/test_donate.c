@@ -107,6 +107,8 @@ static const struct {
     {"  t = f32[64,32]{0,1} bitcast(a)\n  s = f32[64,32]{0,1} negate(t)\n", 8192, 0},
     {"  s = f32[2048]{0} custom-call(a), custom_call_target=\"other\"\n", 8192, 1},
     {"  s = f32[2049]{0} custom-call(a), custom_call_target=\"other\"\n", 0, 0},
+    {"  s = f16[4096]{0} custom-call(a), custom_call_target=\"other\"\n", 0, 0}, /* as large, but JAX counts elements */
+    {"  s = s32[2048]{0} custom-call(a), custom_call_target=\"other\"\n", 8192, 1},
 };
 
 START_TEST(sizes_pair_what_shapes_do_not)
