@@ -190,7 +190,7 @@ int ech_verb_import(int argc, char **argv)
         return ech_cli_fail(error);
     if (!ech_cli_check_device(device, &error))
         return ech_cli_fail(error);
-    EchImportOptions options = {.device = device, .beside = beside, .loop_trips = (uint64_t)trips, .ignore_beside = ignore};
+    EchImportOptions options = {.device = device, .beside = beside, .ignore_beside = ignore};
     ech_cli_find_trace(&rest[0]);
     g_autoptr(EchImport) import = ech_import_file(rest[0], format, &options, &error);
     if (!import)

@@ -315,7 +315,7 @@ int ech_verb_info(int argc, char **argv)
     GError *error = NULL;
     if (!ech_cli_check_device(device, &error))
         return ech_cli_fail(error);
-    EchImportOptions options = {.device = device, .beside = beside, .loop_trips = (uint64_t)trips, .ignore_beside = ignore};
+    EchImportOptions options = {.device = device, .beside = beside, .ignore_beside = ignore};
     g_autoptr(EchImport) import = ech_import_file(rest[0], format, &options, &error);
     if (!import || (strict && !ech_diag_check_strict(import->diag, &error)))
         return ech_cli_fail(error);

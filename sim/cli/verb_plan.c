@@ -113,7 +113,7 @@ static bool read_input(const char *path, const char *format, const EchImportOpti
         return false;
     if (import->trace)
         return read_trace(import->trace, memory, input, error);
-    EchLowerOptions lower = {.loop_trips = options->loop_trips};
+    EchLowerOptions lower = {.loop_trips = 1};
     g_autoptr(EchTrace) trace = ech_program_lower(import->program, NULL, &lower, import->diag, error);
     return trace && read_trace(trace, memory, input, error);
 }
@@ -212,7 +212,7 @@ int ech_verb_plan(int argc, char **argv)
         return ech_cli_fail(error);
     g_auto(Input) input;
     input_init(&input);
-    EchImportOptions options = {.device = device, .loop_trips = 1};
+    EchImportOptions options = {.device = device};
     ech_cli_find_trace(&rest[0]);
     if (!read_input(rest[0], format, &options, memory, &input, &error))
         return ech_cli_fail(error);

@@ -169,7 +169,7 @@ static void take_memory(EchAllocStudy *study, EchId id)
 
 static bool read_events(const char *path, const EchAllocStudyOptions *options, EchAllocStudy *study, GError **error)
 {
-    const EchImportOptions import_options = {.loop_trips = 1, .device = options->device};
+    const EchImportOptions import_options = {.device = options->device};
     g_autoptr(EchImport) import = NULL;
     if (g_file_test(path, G_FILE_TEST_IS_DIR)) {
         import = ech_import_file(path, options->format, &import_options, error);

@@ -10,7 +10,7 @@
  *     replay: {engine: native}             # the rows of ech_replay_params
  *     step: 2                              # of a capture, one step alone (default: all of it)
  *     capture_device: 0                    # which device of a capture of several (default: the first that computes)
- *     format: hlo                          # and beside:, trips: see EchImportOptions
+ *     format: hlo                          # and beside: see EchImportOptions
  *     set: {device.memories.hbm.capacity: x2}   # edits, as --set
  *     find: {path: device.memories.hbm.capacity, values: 1GiB..16GiB, for: fits}   # see find.h
  *     sweep:

@@ -59,13 +59,8 @@ static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *con
     g_autofree char *path = ech_experiment_trace_path(trace);
     if (!trace_is_there(trace, path, error))
         return NULL;
-    const char *trips = ech_yaml_text(config, "trips"), *format = ech_yaml_text(config, "format"), *device = ech_yaml_text(config, "device");
-    EchImportOptions options = {.device = device, .loop_trips = 1};
-    if (trips && !ech_parse_u64(trips, &options.loop_trips, error)) {
-        g_prefix_error(error, "trips: ");
-        ech_yaml_prefix(ech_yaml_get(config, "trips"), error);
-        return NULL;
-    }
+    const char *format = ech_yaml_text(config, "format"), *device = ech_yaml_text(config, "device");
+    EchImportOptions options = {.device = device};
     if (format && !ech_import_is_format(format, error)) {
         ech_yaml_prefix(ech_yaml_get(config, "format"), error);
         return NULL;
@@ -77,7 +72,7 @@ static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *con
             return NULL;
     }
     options.beside = beside;
-    g_autofree char *key = g_strdup_printf("%s\n%s\n%s\n%s\n%s", path, trips ? trips : "", format ? format : "", beside ? beside : "", device ? device : "");
+    g_autofree char *key = g_strdup_printf("%s\n%s\n%s\n%s", path, format ? format : "", beside ? beside : "", device ? device : "");
     GArray *items = experiment->cache->items;
     for (guint i = 0; i < items->len; i++) {
         const EchCachedImport *cached = &g_array_index(items, EchCachedImport, i);
@@ -810,7 +805,7 @@ static EchTrace *make_product(const EchYamlNode *node, EchResult *result, GError
 /* Keys that say one thing each. */
 static bool check_scalars(const EchYamlNode *config, GError **error)
 {
-    static const char *const keys[] = {"title", "format", "beside", "trips", "capture_device"};
+    static const char *const keys[] = {"title", "format", "beside", "capture_device"};
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
         const EchYamlNode *node = ech_yaml_get(config, keys[i]);
         if (node && node->kind != ECH_YAML_SCALAR) {

@@ -153,7 +153,7 @@ EchEmbedded *ech_embedded_new(const char *path, const char *name, const char *ch
     g_autoptr(EchDevice) asked = compiled && device ? ech_device_load(device, NULL, error) : NULL;
     if (!compiled || (device && !asked))
         return NULL;
-    const EchImportOptions options = {.device = chip, .loop_trips = 1};
+    const EchImportOptions options = {.device = chip};
     self->import = ech_import_file(path, "hlo", &options, error);
     if (!self->import)
         return NULL;

@@ -231,8 +231,8 @@ static bool read_with(EchProgram *(*read)(GBytes *, const char *, const char *, 
     if (notes.arguments && ech_program_set_arguments(ret->program, notes.arguments))
         ech_diag_remark(
             ret->diag,
-            "Pallas kernels choose their steps, and conditionals their branch, by integers that the program is given: by those of its last call, which "
-            "the capture noted");
+            "Pallas kernels choose their steps, conditionals their branch and loops how often they run by integers that the program is given: by those of "
+            "its last call, which the capture noted");
     g_clear_pointer(&notes.arguments, g_ptr_array_unref);
     if (ours)
         g_free(notes.refusal); /* What was refused is what a compiler made of it. */

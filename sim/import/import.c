@@ -890,7 +890,7 @@ static char *joined_text(EchSource *source, bool sure, gsize *ret_n)
 
 EchImport *ech_import_source(EchSource *source, const char *format, const EchImportOptions *options, GError **error)
 {
-    static const EchImportOptions defaults = {.loop_trips = 1};
+    static const EchImportOptions defaults = {0};
     gsize n = 0;
     g_autofree guchar *file = file_of_page(source, &n);
     g_autoptr(EchSource) inside = file ? ech_source_new_memory(file, n, ech_source_path(source)) : NULL;

@@ -50,8 +50,7 @@ typedef struct {
     /** A second file of the same run to merge, or NULL: a memory snapshot beside a Kineto profile; XLA's programs, a folder or one, beside CUPTI's and Nsight
      * Systems' recordings; a device memory profile beside anything. */
     const char *beside;
-    uint64_t loop_trips; /**< Trip count for loops that tell none (default 1). */
-    bool ignore_beside;  /**< Do not pick up files beside the program (buffer assignment). */
+    bool ignore_beside; /**< Do not pick up files beside the program (buffer assignment). */
 } EchImportOptions;
 
 /** For probes: does @text occur in @head? */

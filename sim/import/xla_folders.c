@@ -211,7 +211,7 @@ static bool load(EchXlaFolders *self, Program *program, const char *module, cons
         return false;
     }
     g_autofree char *path = g_build_filename(folder->path, "program.hlo.txt.gz", NULL);
-    const EchImportOptions options = {.device = self->device, .loop_trips = 1};
+    const EchImportOptions options = {.device = self->device};
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) import = ech_import_file(path, "hlo", &options, &error);
     if (!import) {

@@ -162,7 +162,7 @@ static const EchTrace *read_program(Program *program, EchDiag *diag)
     if (program->read)
         return program->trace;
     program->read = true;
-    EchImportOptions options = {.loop_trips = 1, .ignore_beside = true};
+    EchImportOptions options = {.ignore_beside = true};
     g_autoptr(EchSource) source = program->path ? ech_source_open(program->path, NULL) : ech_source_new_memory(program->data, program->n, NULL);
     g_autoptr(EchImport) import = source ? ech_import_source(source, program->path ? NULL : "hlo_proto", &options, NULL) : NULL;
     EchLowerOptions lower = {.loop_trips = 1};

@@ -18,6 +18,7 @@ typedef struct {
 typedef struct {
     const EchProgram *p;
     unsigned steps;
+    bool given; /* It hangs on what the program was called with. */
     bool index; /* It is of an array: one below 0 counts from the end, and a loop over an array has none such. */
 } Evaluator;
 
@@ -65,6 +66,16 @@ static bool is_wrapped(const EchProgram *p, const EchInstruction *select)
     return direction && n == 2 && direction[0] == 'L' && zero->opcode == ECH_HLO_CONSTANT && zero->has_literal && zero->number == 0;
 }
 
+/* An integer that the program was called with. */
+static Form argument(Evaluator *e, const EchInstruction *parameter)
+{
+    int64_t value;
+    if (!parameter->literal || e->p->shapes[parameter->shape].count != 1 || ech_program_numbers(parameter->literal, parameter->literal_n, &value, 1) != 1)
+        return nothing;
+    e->given = true;
+    return (Form){CONSTANT, 0, value, 0};
+}
+
 static Form evaluate(Evaluator *e, EchId id, const Frame *frame)
 {
     const EchProgram *p = e->p;
@@ -90,7 +101,7 @@ static Form evaluate(Evaluator *e, EchId id, const Frame *frame)
     case ECH_HLO_PARAMETER:
         if (frame && i->number >= 0 && i->number < p->instructions[frame->caller].n_operands)
             return evaluate(e, ech_program_operand(p, &p->instructions[frame->caller], (uint32_t)i->number), frame->parent);
-        return nothing;
+        return frame ? nothing : argument(e, i);
     case ECH_HLO_FUSION:
     case ECH_HLO_CALL: {
         if (i->n_called == 0)
@@ -159,9 +170,10 @@ static Form initial_of(Evaluator *e, const EchInstruction *loop, uint32_t elemen
     return form.kind == CONSTANT ? form : nothing;
 }
 
-static bool trips_from_induction(const EchProgram *p, const EchInstruction *loop, uint64_t *ret)
+/* *ret_given: it hangs on what the program was called with. */
+static bool trips_from_induction(const EchProgram *p, const EchInstruction *loop, uint64_t *ret, bool *ret_given)
 {
-    Evaluator e = {p, MAX_EVALUATED, false};
+    Evaluator e = {.p = p, .steps = MAX_EVALUATED};
     Frame frames[16];
     const Frame *frame = NULL;
     const EchComputation *condition = &p->computations[ech_program_called(p, loop, 0)], *body = &p->computations[ech_program_called(p, loop, 1)];
@@ -187,6 +199,7 @@ static bool trips_from_induction(const EchProgram *p, const EchInstruction *loop
             }
             if (start.kind != CONSTANT || bound.kind != CONSTANT)
                 return false;
+            *ret_given = e.given;
             int64_t from, to = bound.value, by, distance;
             if (__builtin_mul_overflow(start.value, left.times, &from) || __builtin_add_overflow(from, left.value, &from) ||
                 __builtin_mul_overflow(step.value, left.times, &by) || by == INT64_MIN)
@@ -224,10 +237,19 @@ bool ech_program_trips(const EchProgram *program, EchId loop, uint64_t *ret, Ech
         *ret_origin = ECH_KNOWN;
         return true;
     }
-    if (i->n_called < 2 || !trips_from_induction(program, i, ret))
+    bool given;
+    if (i->n_called < 2 || !trips_from_induction(program, i, ret, &given))
         return false;
     *ret_origin = ECH_INFERRED;
     return true;
+}
+
+bool ech_program_trips_given(const EchProgram *program, EchId loop)
+{
+    const EchInstruction *i = &program->instructions[loop];
+    uint64_t trips;
+    bool given = false;
+    return i->n_called >= 2 && !ech_program_config_u64(i, "known_trip_count.n", &trips) && trips_from_induction(program, i, &trips, &given) && given;
 }
 
 uint64_t ech_program_runs(const EchProgram *program, EchId computation)
@@ -251,7 +273,7 @@ uint64_t ech_program_runs(const EchProgram *program, EchId computation)
 /* By how much the body of @loop moves @element of what it carries; 0 where it does something else with it. */
 static int64_t step_of(const EchProgram *p, EchId loop, uint32_t element)
 {
-    Evaluator e = {p, MAX_EVALUATED, false};
+    Evaluator e = {.p = p, .steps = MAX_EVALUATED};
     Form step = evaluate_element(&e, p->computations[ech_program_called(p, &p->instructions[loop], 1)].root, element, NULL);
     return step.kind == ELEMENT && step.element == element && step.times == 1 ? step.value : 0;
 }
@@ -265,7 +287,7 @@ static size_t find_strides(const EchProgram *p, EchId id, EchId array, EchId par
     size_t n = 0;
     for (unsigned k = 0; all && taken && all->rank == taken->rank && i->n_operands == first + all->rank && k < all->rank; k++) {
         unsigned d = all->order[k];
-        Evaluator e = {p, MAX_EVALUATED, true};
+        Evaluator e = {.p = p, .steps = MAX_EVALUATED, .index = true};
         Form at = taken->dims[d] < all->dims[d] ? evaluate(&e, ech_program_operand(p, i, first + d), frame) : nothing;
         if (at.kind == ELEMENT)
             ret[n++] = (EchStride){at.element, at.value, at.times, taken->dims[d], apart};

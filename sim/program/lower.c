@@ -754,7 +754,10 @@ static void lower_loop(Lowerer *l, EchId id)
         trips = MAX(l->options.loop_trips, 1);
         ech_diag_note(l->diag, "loops_with_assumed_trip_counts", 1);
         if (l->remarks++ < MAX_REMARKS_PER_KIND)
-            ech_diag_remark(l->diag, "loop %s tells no trip count: %" G_GUINT64_FORMAT " assumed (--loop-trips sets it)", i->name, trips);
+            ech_diag_remark(l->diag,
+                            "loop %s tells no trip count: %" G_GUINT64_FORMAT
+                            " assumed (run --set replay.trips=N, or info and import --loop-trips N, say how many)",
+                            i->name, trips);
     } else if (origin == ECH_INFERRED)
         ech_diag_note(l->diag, "loops_with_inferred_trip_counts", 1);
     EchOp op = ech_op_init(ECH_OP_LOOP);
@@ -790,6 +793,11 @@ static void lower_conditional(Lowerer *l, EchId id)
     bool known;
     uint32_t taken = ech_lower_taken_branch(l, id, &known);
     ech_diag_note(l->diag, known ? "conditionals_whose_branch_is_known" : "conditionals_with_one_branch_taken", 1);
+    uint64_t runs = known || l->repeats > 0 || i->n_called < 2 ? 0 : ech_program_runs(l->p, i->computation);
+    if (runs > 1 && l->remarks++ < MAX_REMARKS_PER_KIND)
+        ech_diag_remark(l->diag,
+                        "conditional %s, in a loop: which branch runs when is not told; the one with most work is counted each of %" G_GUINT64_FORMAT " times",
+                        i->name, runs);
     lower_called(l, id, ech_program_called(l->p, i, taken));
 }
 

@@ -292,6 +292,8 @@ static bool goes_by_arguments(const EchProgram *p)
     g_autoptr(EchIntegers) integers = ech_integers_new(p);
     for (size_t i = 0; i < p->n_instructions; i++) {
         const EchInstruction *instruction = &p->instructions[i];
+        if (instruction->opcode == ECH_HLO_WHILE && ech_program_trips_given(p, (EchId)i))
+            return true;
         uint32_t n = ech_program_is_own_kernel(instruction) ? instruction->n_operands : instruction->opcode == ECH_HLO_CONDITIONAL ? 1 : 0;
         for (uint32_t k = 0; k < MIN(n, instruction->n_operands); k++) {
             unsigned by;

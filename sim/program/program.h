@@ -321,6 +321,8 @@ EchBytes ech_program_scoped_bytes(const EchInstruction *instruction);
 EchBytes ech_program_asked_bytes(const EchInstruction *instruction, int32_t space);
 /** Trip count of a while: known_trip_count, else from its induction variable (*ret_origin says which); false where neither tells. */
 bool ech_program_trips(const EchProgram *program, EchId loop, uint64_t *ret, EchOrigin *ret_origin);
+/** Whether that is so by integers that the program was called with (ech_program_set_arguments). */
+bool ech_program_trips_given(const EchProgram *program, EchId loop);
 /** How often a computation of the flat schedule runs: the product of the trip counts around it, saturating; loops that tell none count once. */
 uint64_t ech_program_runs(const EchProgram *program, EchId computation);
 /** Whether an instruction makes one array, where they lie, of slices next to each other that were fetched one by one. */
@@ -395,7 +397,8 @@ static inline const char *ech_program_kernels_for(const EchProgram *program)
 bool ech_program_set_chip(EchProgram *program, const char *device_name, GError **error);
 
 /** What the program was called with: @texts[k] (char *, or NULL: not known) has the integers that parameter k holds, "1,2,3". Kernels of the program's own that
- * choose their steps by them are read anew: true where there are such, or conditionals that go by them. What is no array of as many integers says nothing. */
+ * choose their steps by them are read anew: true where there are such, or conditionals or loops that go by them. What is no array of as many integers says
+ * nothing. */
 bool ech_program_set_arguments(EchProgram *program, const GPtrArray *texts);
 
 /** Bytes as `compiled.memory_analysis()` counts them. */

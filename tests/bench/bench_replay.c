@@ -183,7 +183,7 @@ static void import_rates(void)
             if (stat(path, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size > 64 << 20)
                 continue;
             double begin = ech_test_cpu_seconds();
-            EchImportOptions options = {.loop_trips = 1};
+            EchImportOptions options = {0};
             g_autoptr(EchImport) import = ech_import_file(path, NULL, &options, NULL);
             if (!import || !import->trace)
                 continue;

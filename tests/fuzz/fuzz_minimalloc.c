@@ -16,7 +16,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         g_assert(!plan || ech_plan_check((const EchPlanItem *)(const void *)items->data, items->len, plan, NULL));
     }
     g_autoptr(EchSource) source = ech_source_new_memory(data, size, "fuzz");
-    EchImportOptions options = {.loop_trips = 1};
+    EchImportOptions options = {0};
     g_autoptr(EchImport) import = ech_import_source(source, "minimalloc", &options, NULL);
     (void)import;
     return 0;

@@ -544,7 +544,7 @@ START_TEST(trip_counts)
     g_autoptr(EchProgram) left = ech_test_program(rest, NULL);
     ck_assert(ech_program_trips(left, ech_test_instruction(left, "w"), &trips, &origin));
     ck_assert_uint_eq(trips, 7);
-    /* A start that only the caller knows. */
+    /* A start that only the caller knows, unless what it gave was noted. */
     g_autofree char *text = g_strdup(LOOP(""));
     char *start = strstr(text, "tuple(%zero, %c)");
     memcpy(start, "tuple(%first,%c)", 16);
@@ -564,6 +564,15 @@ START_TEST(trip_counts)
     }
     ck_assert(seen);
     ck_assert_ptr_nonnull(ech_diag_remarks(diag)[0]);
+    char given[] = "5";
+    g_autoptr(GPtrArray) texts = g_ptr_array_new();
+    g_ptr_array_add(texts, NULL);
+    g_ptr_array_add(texts, given);
+    ck_assert(!ech_program_trips_given(unknown, ech_test_instruction(unknown, "w")));
+    ck_assert(ech_program_set_arguments(unknown, texts));
+    ck_assert(ech_program_trips(unknown, ech_test_instruction(unknown, "w"), &trips, &origin));
+    ck_assert_uint_eq(trips, 6);
+    ck_assert(ech_program_trips_given(unknown, ech_test_instruction(unknown, "w")) && !ech_program_trips_given(left, ech_test_instruction(left, "w")));
 }
 END_TEST
 

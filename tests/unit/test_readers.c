@@ -134,7 +134,7 @@ START_TEST(memory_profile_beside_a_capture)
     g_autofree char *beside = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/memory_profile/small.pb", NULL);
     g_autofree char *snapshot = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/memory_snapshot/small.4.pickle", NULL);
     g_autofree char *xplane = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/xplane/tpu.pb", NULL);
-    EchImportOptions options = {.loop_trips = 1, .beside = beside};
+    EchImportOptions options = {.beside = beside};
     g_autoptr(EchImport) alone = ech_test_corpus("kineto/new.json", "kineto");
     g_autoptr(EchImport) import = ech_import_file(main, NULL, &options, NULL);
     ck_assert_ptr_nonnull(import);
@@ -166,7 +166,7 @@ START_TEST(snapshot_beside_a_profile)
         "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\",\"pid\":9,\"tid\":9,\"ts\":1.000,\"args\":{\"Bytes\":512,\"Addr\":4096,"
         "\"Device Id\":0,\"Device Type\":1}}]}";
     g_autofree char *beside = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/memory_snapshot/small.4.pickle", NULL);
-    EchImportOptions options = {.loop_trips = 1, .beside = beside};
+    EchImportOptions options = {.beside = beside};
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)json, sizeof json - 1, "profile.json");
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
@@ -202,7 +202,7 @@ START_TEST(one_gpu_by_two_numbers)
             "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\",\"pid\":9,\"tid\":9,\"ts\":0.5,\"args\":{\"Bytes\":512,"
             "\"Addr\":4096,\"Device Id\":0,\"Device Type\":6}}]}",
             other);
-        EchImportOptions options = {.loop_trips = 1};
+        EchImportOptions options = {0};
         g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)json, strlen(json), "profile.json");
         g_autoptr(GError) error = NULL;
         g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);
@@ -331,7 +331,7 @@ START_TEST(memory_events_follow_ended_work)
         "\"Device Id\":0,\"Device Type\":1}},"
         "{\"ph\":\"i\",\"cat\":\"cpu_instant_event\",\"s\":\"t\",\"name\":\"[memory]\",\"pid\":9,\"tid\":9,\"ts\":12,\"args\":{\"Bytes\":-512,\"Addr\":4096,"
         "\"Device Id\":0,\"Device Type\":1}}]}";
-    EchImportOptions options = {.loop_trips = 1};
+    EchImportOptions options = {0};
     g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)json, sizeof json - 1, "profile.json");
     g_autoptr(GError) error = NULL;
     g_autoptr(EchImport) import = ech_import_source(source, NULL, &options, &error);

@@ -208,7 +208,7 @@ START_TEST(what_is_beside_may_be_left_out)
 {
     g_autofree char *root = room();
     put(root, "step.9.step", step, "{\"program_id\": 7, \"written_unix_ns\": " CLOCK "}");
-    const EchImportOptions options = {.loop_trips = 1, .ignore_beside = true};
+    const EchImportOptions options = {.ignore_beside = true};
     g_autoptr(EchImport) import = read_beside(root, HEAD NAMES ARRAYS ROUND "end\n", &options);
     ck_assert_ptr_nonnull(ech_test_op(import->trace, ECH_OP_KERNEL, "loop_add_fusion_1"));
     ck_assert(!ech_test_says(import->diag, "that XLA compiled"));

@@ -41,7 +41,7 @@ static char *dump(unsigned n)
 static EchImport *read_with(const char *path, const char *text, const char *beside, GError **error)
 {
     g_autoptr(EchSource) source = text ? ech_source_new_memory((const uint8_t *)text, strlen(text), "text") : ech_source_open(path, error);
-    EchImportOptions options = {.beside = beside, .loop_trips = 1};
+    EchImportOptions options = {.beside = beside};
     return source ? ech_import_source(source, NULL, &options, error) : NULL;
 }
 
