@@ -117,6 +117,7 @@ bool ech_kernel_model_init(EchKernelModel *ret, const EchDevice *device, EchKern
     for (size_t i = 0; i < G_N_ELEMENTS(numbers); i++)
         *(double *)(void *)((char *)&model + numbers[i].member) = NUMBER(numbers[i].name, numbers[i].fallback);
     model.hbm = NUMBER("hbm_efficiency", 1) * (double)rate / model.clock_hz;
+    model.lane_sums = NUMBER("lane_sum_bytes", model.hbm);
     model.step = NUMBER("step_cycles", 1.2e-6 * model.clock_hz); /* v5e, v5p, v6e: 1.2 us; v4 0.53, tpu7x 1.0 */
     double lanes = pace(device, ECH_UNIT_VECTOR, unit), functions = pace(device, ECH_UNIT_TRANSCENDENTAL, unit);
     model.simple = NUMBER("simple_cycles", 0.25) / lanes;
@@ -412,9 +413,10 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     double read = compiler && !body->reads ? 0 : (double)cost->hbm_read + (compiler ? (double)kernel->padded : 0), hbm = (read + traffic->stored) / model->hbm;
     /* What is reduced counts as stored, unless as wide a result is stored anyway. */
     bool made = body->made > 0 && !(traffic->wide_results > 0 && traffic->elements * 2 > body->made); /* half of it is not all of it */
-    if (compiler ? body->reduce > 0 && (!(traffic->wide_results > 0) || made) : body->lane_sums > 0)
+    if (compiler && body->reduce > 0 && (!(traffic->wide_results > 0) || made))
         hbm += registers * REGISTER * 4 / model->hbm;
-    if (compiler && kernel->windows.n_iterations > 0 && steps > 1) { /* every window counts as a whole one */
+    double lanes = !compiler && body->lane_sums > 0 ? registers * REGISTER * 4 / model->lane_sums : 0; /* nor does that hide under anything */
+    if (compiler && kernel->windows.n_iterations > 0 && steps > 1) {                                   /* every window counts as a whole one */
         double whole = window_elements(kernel->windows.output, kernel->windows.n_output) * steps / traffic->widest;
         hbm *= whole > 1 && whole < 1.5 ? whole : 1;
     }
@@ -422,7 +424,7 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     double in_vmem = traffic->narrowed / model->hbm + (compiler ? 0 : (double)cost->vmem_written / model->vmem);
     if (!compiler || traffic->streamed)
         in_vmem += MAX((double)cost->vmem_read - (compiler ? body->only_turned : 0), 0) / model->vmem_read;
-    double moved = hbm + in_vmem;
+    double moved = hbm + in_vmem + lanes;
     double loads = body->loads > 0 ? body->loads : traffic->wide_operands;
     double compute = (registers * model->touch * (loads + traffic->wide_results) + body_cycles(model, kernel, registers)) / steps;
     bool windowed = compiler && (body->windows > 0 || body->rows_first > 0);
@@ -452,10 +454,10 @@ double ech_kernel_stream_cycles(const EchKernelModel *model, const EchKernel *ke
     if (sums != NULL)
         *sums = (EchKernelSums){.total = total,
                                 .latency = latency,
-                                .hbm = moved,
-                                .compute = compute + excess,
-                                .busy_compute = compute * serial,
-                                .busy_hbm = moved,
+                                .hbm = moved - lanes,
+                                .compute = compute + excess + lanes,
+                                .busy_compute = compute * serial + lanes,
+                                .busy_hbm = moved - lanes,
                                 .in_vmem = in_vmem};
     return total;
 }

@@ -220,6 +220,7 @@ typedef struct {
     double pop, pop_again, pop_window;      /**< Cycles a register that the units give back: of a product's first pass along k, of further ones, and of every
                                              * pass of a convolution; 0: as one loaded. */
     double epilogue;      /**< Share of the arithmetic fused around a product that shows, of the last window: 0 where the compiler counts none. */
+    double lane_sums;     /**< Bytes a cycle, of 32 bits an element, that are summed along lanes: in the hardware's view. */
     double narrow_store;  /**< Share of the extra pass over 32-bit registers that a narrow result costs: 1 in the compiler's view. */
     double stage_input;   /**< Share of a lhs block kept on chip a second time, in 16 bits, where the weights of a step do not fit into the units at once. */
     double stage_weights; /**< Share of the rhs block kept in 32 bits. */
