@@ -613,6 +613,30 @@ static const EchInstruction *only_work(const EchProgram *p, EchId computation, E
     return NULL;
 }
 
+/* The gather or scatter of a body, through fusions, calls and what starts others (sparse cores); ECH_NONE: there is none, or several. */
+static EchId only_pick(const EchProgram *p, EchId computation)
+{
+    for (unsigned depth = 0; depth < 8; depth++) {
+        const EchComputation *c = &p->computations[computation];
+        EchId pick = ECH_NONE, caller = ECH_NONE;
+        unsigned picks = 0, callers = 0;
+        for (EchId id = c->first; id < c->first + c->n; id++) {
+            const EchInstruction *i = &p->instructions[id];
+            bool picks_rows = i->opcode == ECH_HLO_GATHER || i->opcode == ECH_HLO_SCATTER,
+                 calls = (i->opcode == ECH_HLO_FUSION || i->opcode == ECH_HLO_CALL || i->opcode == ECH_HLO_CUSTOM_CALL || i->opcode == ECH_HLO_ASYNC_START) &&
+                         i->n_called > 0;
+            pick = picks_rows ? id : pick;
+            picks += picks_rows;
+            caller = calls ? id : caller;
+            callers += calls;
+        }
+        if (picks > 0 || callers != 1)
+            return picks == 1 ? pick : ECH_NONE;
+        computation = ech_program_called(p, &p->instructions[caller], 0);
+    }
+    return ECH_NONE;
+}
+
 static int32_t space_of(const EchProgram *p, EchId shape)
 {
     return p->shapes[ech_program_first_array(p, shape)].space;
@@ -697,7 +721,12 @@ static void async_start(Lowerer *l, EchId id)
     size_t n;
     const char *thread = ech_program_attribute(i, "async_execution_thread", &n);
     g_autofree char *name = thread && n > 2 ? g_strndup(thread + 1, n - 2) : g_strdup("async");
-    /* The result's leaves are written by the body; the operands are read whole. */
+    /* The result's leaves are written by the body; the operands are read whole, but of the array that a gather or scatter picks from only that, in pieces of 64
+     * bytes: as many as a sparse core of a tpu7x takes at once (32 on a v5p and v6e: JAX's tpu_info.py). */
+    EchId pick = body == ECH_NONE ? ECH_NONE : only_pick(p, body);
+    const EchInstruction *picks = pick == ECH_NONE || p->instructions[pick].n_operands == 0 ? NULL : &p->instructions[pick];
+    EchBytes table = picks ? p->shapes[p->instructions[ech_program_operand(p, picks, 0)].shape].bytes : 0,
+             picked = picks ? ech_program_picked_bytes(p, pick, 0) : 0;
     EchOp op = ech_op_init(ECH_OP_KERNEL);
     EchId before = l->last_core;
     l->started[id] = add_op(l, op, i, queue_named(l, name, ECH_QUEUE_COMPUTE));
@@ -705,12 +734,15 @@ static void async_start(Lowerer *l, EchId id)
         ech_trace_builder_dep(l->b, before, 0);
     for (uint32_t k = skip; k < i->n_operands; k++) {
         const EchShape *operand = &p->shapes[p->instructions[ech_program_operand(p, i, k)].shape];
-        use(l, operand->is_tuple ? ECH_NONE : ech_lower_buffer_at(l, ech_program_operand(p, i, k), 0), ECH_READ, operand->bytes, ECH_PATTERN_STREAM,
-            ECH_INFERRED);
+        bool some = picks && operand->bytes == table && picked < table;
+        use(l, operand->is_tuple ? ECH_NONE : ech_lower_buffer_at(l, ech_program_operand(p, i, k), 0), ECH_READ, some ? picked : operand->bytes,
+            ECH_PATTERN_STREAM, ECH_INFERRED);
     }
     for (uint32_t q = result; q < result + p->shapes[result_shape].n_positions; q++) {
         const EchShape *leaf = &p->shapes[ech_program_subshape(p, i->shape, q)];
-        use(l, leaf->is_tuple ? ECH_NONE : ech_lower_buffer_at(l, id, q), ECH_WRITE, leaf->bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
+        bool some = picks && picks->opcode == ECH_HLO_SCATTER && leaf->bytes == table && picked < table;
+        use(l, leaf->is_tuple ? ECH_NONE : ech_lower_buffer_at(l, id, q), ECH_WRITE, some ? picked : leaf->bytes, ECH_PATTERN_STREAM,
+            some ? ECH_INFERRED : ECH_KNOWN);
     }
     if (body != ECH_NONE)
         add_work(l, &p->bodies[body].work);

@@ -576,6 +576,46 @@ START_TEST(trip_counts)
 }
 END_TEST
 
+/* On sparse cores a gather takes a piece of memory for each index, however large the table; a scatter writes such pieces. */
+static const char sparse[] =
+    "HloModule sparse, is_scheduled=true\n\n"
+    "%max (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %m = f32[] maximum(%a, %b)\n}\n\n"
+    "%pick (t: f32[1024,1024], i: s32[50,2]) -> f32[50] {\n"
+    "  %t = f32[1024,1024]{1,0} parameter(0)\n  %i = s32[50,2]{1,0} parameter(1)\n"
+    "  ROOT %g = f32[50]{0} gather(%t, %i), offset_dims={}, collapsed_slice_dims={0,1}, start_index_map={0,1}, index_vector_dim=1, "
+    "slice_sizes={1,1}\n}\n\n"
+    "%called (t: f32[1024,1024], i: s32[50,2]) -> f32[50] {\n"
+    "  %t.1 = f32[1024,1024]{1,0} parameter(0)\n  %i.1 = s32[50,2]{1,0} parameter(1)\n"
+    "  ROOT %c = f32[50]{0} call(%t.1, %i.1), to_apply=%pick\n}\n\n"
+    "%put (t: f32[1024,1024], i: s32[50,2], u: f32[50]) -> f32[1024,1024] {\n"
+    "  %t.2 = f32[1024,1024]{1,0} parameter(0)\n  %i.2 = s32[50,2]{1,0} parameter(1)\n  %u.2 = f32[50]{0} parameter(2)\n"
+    "  ROOT %s = f32[1024,1024]{1,0} scatter(%t.2, %i.2, %u.2), update_window_dims={}, inserted_window_dims={0,1}, "
+    "scatter_dims_to_operand_dims={0,1}, index_vector_dim=1, to_apply=%max\n}\n\n"
+    "ENTRY %main (x: f32[1024,1024], j: s32[50,2]) -> f32[1024,1024] {\n"
+    "  %x = f32[1024,1024]{1,0} parameter(0)\n  %j = s32[50,2]{1,0} parameter(1)\n"
+    "  %gather = ((f32[1024,1024]{1,0}, s32[50,2]{1,0}), f32[50]{0}, u32[]) async-start(%x, %j), "
+    "async_execution_thread=\"sparsecore\", calls=%called\n"
+    "  %gathered = f32[50]{0} async-done(%gather)\n"
+    "  %scatter = ((f32[1024,1024]{1,0}, s32[50,2]{1,0}, f32[50]{0}), f32[1024,1024]{1,0}, u32[]) async-start(%x, %j, %gathered), "
+    "async_execution_thread=\"sparsecore\", calls=%put\n"
+    "  ROOT %scattered = f32[1024,1024]{1,0} async-done(%scatter)\n}\n";
+
+START_TEST(sparse_cores_take_pieces)
+{
+    g_autoptr(EchProgram) program = ech_test_program(sparse, "tpu-v6e");
+    g_autoptr(EchTrace) trace = lower(program);
+    EchBytes read = 0, written = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        for (uint32_t u = op->first_use; op->kind == ECH_OP_KERNEL && u < op->first_use + op->n_uses; u++)
+            *(ech_trace_uses(trace)[u].access == ECH_READ ? &read : &written) += ech_trace_uses(trace)[u].bytes;
+    }
+    EchBytes pieces = 50 * 64, indices = 50 * 2 * 4, row = 50 * 4;
+    ck_assert_uint_eq(read, pieces + indices + pieces + indices + row);
+    ck_assert_uint_eq(written, row + pieces);
+}
+END_TEST
+
 /* What a reduction over windows combines: a pool each of its windows; where all of them hold the whole row, the row once; a running sum by doubling; and of
  * windows of two dimensions, one of each kind. */
 START_TEST(windows_are_counted_as_they_are_reduced)
@@ -1893,6 +1933,7 @@ int main(void)
     tcase_add_loop_test(small, compilers_fill_memory_as_in_their_day, 0, G_N_ELEMENTS(filled));
     tcase_add_loop_test(small, results_leave_what_is_made_asynchronously, 0, G_N_ELEMENTS(asynchronous));
     tcase_add_test(small, trip_counts);
+    tcase_add_test(small, sparse_cores_take_pieces);
     tcase_add_test(small, what_all_branches_hand_back_is_what_they_got);
     tcase_add_test(small, loops_hand_round_what_they_got);
     tcase_add_test(small, branches_not_taken_hold_nothing);
