@@ -232,6 +232,22 @@ static EchId take_own(Lowerer *l, const EchInstruction *i, int32_t space, EchByt
     return taken;
 }
 
+/* Solvers and sorts that a TPU's compiler calls and does not compile: steps one after another, whose cycles it does not write down. */
+static bool is_of_library(const EchInstruction *i)
+{
+    static const char *const targets[] = {"EighTpu",
+                                          "QrDecompositionBlock",
+                                          "Cholesky",
+                                          "LuRealDecompositionBlock",
+                                          "LuDecompositionBlock",
+                                          "InvertDiagBlocksLowerTriangular",
+                                          "InvertDiagBlocksUpperTriangular",
+                                          "CompactWyHelper",
+                                          "TopK",
+                                          NULL};
+    return i->opcode == ECH_HLO_CUSTOM_CALL && i->target && g_strv_contains(targets, i->target);
+}
+
 static void kernel(Lowerer *l, EchId id)
 {
     const EchInstruction *i = &l->p->instructions[id];
@@ -282,6 +298,8 @@ static void kernel(Lowerer *l, EchId id)
                !ech_program_config_u64(i, "cost_estimate.flops", &told)) {
         l->first_opaque = l->opaque++ == 0 ? id : l->first_opaque;
     }
+    if (l->repeats == 0 && op.estimate == ECH_TIME_NONE && is_of_library(i))
+        l->first_library = l->library++ == 0 ? id : l->first_library;
     if (own != ECH_NONE) {
         EchOp release_op = ech_op_init(ECH_OP_FREE);
         release_op.target = own;
@@ -1072,6 +1090,13 @@ static void lowerer_clear(Lowerer *l)
 static void tell_limits(const Lowerer *l)
 {
     const EchInstruction *instructions = l->p->instructions;
+    if (l->library > 0)
+        ech_diag_remark(
+            l->diag,
+            "%u call%s of the TPU's own library (%s: %s%s) %s counted by bytes alone: what is solved column by column, or sorted, takes longer, and how "
+            "long is not known",
+            l->library, l->library == 1 ? "" : "s", instructions[l->first_library].target, instructions[l->first_library].name,
+            l->library == 1 ? "" : " and others", l->library == 1 ? "is" : "are");
     if (l->opaque > 0)
         ech_diag_remark(
             l->diag,

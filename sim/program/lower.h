@@ -54,9 +54,11 @@ typedef struct {
     EchId first_assumed;
     unsigned by_device; /* kernels whose work hangs on the number of the device, ... */
     EchId first_by_device;
-    EchId first_opaque; /* ...the first of them */
-    unsigned repeats;   /* > 0 inside a computation that was lowered before */
-    size_t repeated;    /* what was lowered that way, in instructions and their arrays */
+    EchId first_opaque;  /* ...the first of them */
+    unsigned library;    /* calls of a TPU's own library that are counted by their bytes alone, ... */
+    EchId first_library; /* ...the first of them */
+    unsigned repeats;    /* > 0 inside a computation that was lowered before */
+    size_t repeated;     /* what was lowered that way, in instructions and their arrays */
 } Lowerer;
 
 /** Makes every buffer of the trace; fills places, born, dies, homed, untaken. hidden must be known. */

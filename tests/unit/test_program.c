@@ -616,6 +616,36 @@ START_TEST(sparse_cores_take_pieces)
 }
 END_TEST
 
+/* What is counted for less than it is, or for more, is said. */
+static const char limits[] =
+    "HloModule limits, is_scheduled=true\n\n"
+    "%less (n: (s32[], f32[8,128])) -> pred[] {\n  %n = (s32[], f32[8,128]{1,0}) parameter(0)\n"
+    "  %at = s32[] get-tuple-element(%n), index=0\n  %end = s32[] constant(9)\n  ROOT %l = pred[] compare(%at, %end), direction=LT\n}\n\n"
+    "%one (a: f32[8,128]) -> f32[8,128] {\n  %a = f32[8,128]{1,0} parameter(0)\n  ROOT %na = f32[8,128]{1,0} negate(%a)\n}\n\n"
+    "%two (b: f32[8,128]) -> f32[8,128] {\n  %b = f32[8,128]{1,0} parameter(0)\n  ROOT %nb = f32[8,128]{1,0} exponential(%b)\n}\n\n"
+    "%body (c: (s32[], f32[8,128])) -> (s32[], f32[8,128]) {\n  %c = (s32[], f32[8,128]{1,0}) parameter(0)\n"
+    "  %i = s32[] get-tuple-element(%c), index=0\n  %y = f32[8,128]{1,0} get-tuple-element(%c), index=1\n  %by = s32[] constant(1)\n"
+    "  %j = s32[] add(%i, %by)\n  %w = s32[] and(%j, %by)\n"
+    "  %z = f32[8,128]{1,0} conditional(%w, %y, %y), branch_computations={%one, %two}\n"
+    "  ROOT %t = (s32[], f32[8,128]{1,0}) tuple(%j, %z)\n}\n\n"
+    "ENTRY %main (x: f32[8,128]) -> f32[8,128] {\n  %x = f32[8,128]{1,0} parameter(0)\n"
+    "  %f = f32[8,128]{1,0} custom-call(%x), custom_call_target=\"Cholesky\"\n  %zero = s32[] constant(0)\n"
+    "  %s = (s32[], f32[8,128]{1,0}) tuple(%zero, %f)\n  %v = (s32[], f32[8,128]{1,0}) while(%s), condition=%less, body=%body\n"
+    "  ROOT %r = f32[8,128]{1,0} get-tuple-element(%v), index=1\n}\n";
+
+START_TEST(limits_are_said)
+{
+    g_autoptr(EchProgram) program = ech_test_program(limits, "tpu-v5e");
+    EchLowerOptions options = {.loop_trips = 1};
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) trace = ech_program_lower(program, NULL, &options, diag, NULL);
+    ck_assert_ptr_nonnull(trace);
+    g_autofree char *said = g_strjoinv("\n", (char **)(uintptr_t)ech_diag_remarks(diag));
+    ck_assert_msg(strstr(said, "conditional z, in a loop") && strstr(said, "each of 9 times"), "%s", said);
+    ck_assert_msg(strstr(said, "1 call of the TPU's own library (Cholesky: f)"), "%s", said);
+}
+END_TEST
+
 /* What a reduction over windows combines: a pool each of its windows; where all of them hold the whole row, the row once; a running sum by doubling; and of
  * windows of two dimensions, one of each kind. */
 START_TEST(windows_are_counted_as_they_are_reduced)
@@ -1934,6 +1964,7 @@ int main(void)
     tcase_add_loop_test(small, results_leave_what_is_made_asynchronously, 0, G_N_ELEMENTS(asynchronous));
     tcase_add_test(small, trip_counts);
     tcase_add_test(small, sparse_cores_take_pieces);
+    tcase_add_test(small, limits_are_said);
     tcase_add_test(small, what_all_branches_hand_back_is_what_they_got);
     tcase_add_test(small, loops_hand_round_what_they_got);
     tcase_add_test(small, branches_not_taken_hold_nothing);
