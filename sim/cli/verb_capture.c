@@ -492,9 +492,9 @@ static bool run_pretended(const Words *w, const char *log, EchCaptured *ret, GEr
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--gpus %d: expected 1 to %d", w->gpus, most);
         return false;
     }
-    if (tpu)
-        return run_on_tpu(w, log, ret, error);
-    return check_pretended(ret->device, error) && run_on_gpu(w, log, ret, error);
+    bool ran = tpu ? run_on_tpu(w, log, ret, error) : check_pretended(ret->device, error) && run_on_gpu(w, log, ret, error);
+    ret->interrupted = interrupted != 0;
+    return ran;
 }
 
 /* Ranks of one program are replayed together. */
@@ -538,7 +538,9 @@ static int pretend(const Words *w)
     tell_captures(captured.runs, "run --trace", captured.as_run);
     if (captured.runs->len + (tpu ? captured.programs->len : 0) == 0)
         fprintf(stderr, "echelon capture: nothing was captured; %s\n",
-                tpu ? "the command called no function of jax.jit, and PyTorch on no TPU (torch_tpu)" : "no process of the command asked for a GPU");
+                captured.interrupted ? "the command was ended before"
+                : tpu                ? "the command called no function of jax.jit, and PyTorch on no TPU (torch_tpu)"
+                                     : "no process of the command asked for a GPU");
     if (!tpu && captured.runs->len > 1 && captured.runs->len <= ECH_MAX_RANKS && captured.programs->len == 0)
         tell_ranks(w, &captured);
     if (captured.ran_out)
@@ -668,7 +670,6 @@ int ech_capture_once(int argc, char **argv, const char *mark, EchCaptured *ret)
     ret->log = strcmp(folder, here) == 0 ? g_path_get_basename(log) : g_steal_pointer(&log);
     if (!run_pretended(&w, ret->log, ret, &error))
         return ech_cli_fail(error);
-    ret->interrupted = interrupted != 0;
     return ECH_EXIT_DONE;
 }
 

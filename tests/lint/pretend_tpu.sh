@@ -234,6 +234,14 @@ def picked(shape, leaves, cache, at):
 shape, cache = jax.tree.structure({"table": 0}), jnp.ones((512, 1024))
 picked(shape, [jnp.ones((64, 8))], cache, {"which": jnp.array([3, 1, 2]), "scale": 5})
 assert cache.is_deleted()  # with static arguments and numbers beside it
+gone = jnp.ones((1024, 1024))  # large enough to be none
+jax.jit(lambda x: x + 1, donate_argnums=0)(gone)
+for use in (lambda: gone + 1, lambda: jax.jit(lambda x: x * 2)(gone), lambda: jax.device_put(gone, jax.devices()[0])):
+    try:
+        use()
+        raise AssertionError("used after it was donated")
+    except RuntimeError as error:
+        assert "deleted" in str(error), error
 
 
 @functools.partial(jax.jit, donate_argnums=0)

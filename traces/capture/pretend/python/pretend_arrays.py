@@ -43,6 +43,11 @@ class Arrays:
     def is_made(self, what):
         return self.made.get(id(what)) is what
 
+    def check_kept(self, what):
+        """As JAX has it: an array that was donated is used no more."""
+        if isinstance(what, self.jax.Array) and what.is_deleted():
+            what._check_if_deleted()
+
     def take_over(self):
         """Operations outside of jax.jit, and what brings arrays to devices."""
         from jax._src import array, dispatch, pjit
@@ -63,7 +68,8 @@ class Arrays:
 
         def put_one(x, place):
             """None where it is as it ever was."""
-            made = self.is_made(x) and not x.is_deleted()
+            self.check_kept(x)
+            made = self.is_made(x)
             if place is None and isinstance(x, self.jax.Array):
                 return x if made else None
             if not made and not self._is_large(x):
@@ -149,6 +155,8 @@ class Arrays:
                 map(self._is_large, infos)):
             return None
         arrays = [x for x in args if isinstance(x, self.jax.Array)]
+        for x in arrays:
+            self.check_kept(x)
         mesh = pretend_versions.mesh_around(self.jax)
         devices = set(() if mesh is None else mesh.devices.flat).union(*(x.sharding.device_set for x in arrays))
         if not self.chips.has_all(devices or {self._default()}):

@@ -22,6 +22,7 @@ import pretend_versions
 
 
 _MOST_INTEGERS = 1 << 16  # of an argument whose values are kept
+_SLOW = 30  # seconds of compiling after which that is said
 _CHIP, _DEVICES = os.environ["ECHELON_PRETEND_CHIP"], int(os.environ["ECHELON_PRETEND_DEVICES"])
 _SLICE = capture.choose_slice(_CHIP, _DEVICES, None)
 _ENVIRONMENT = capture.tpu_environment(_CHIP, _SLICE)
@@ -272,10 +273,15 @@ class _Pretended:
         build.allow_spmd_sharding_propagation_to_parameters = [_unsaid(s) for s in lowering.compile_args["in_shardings"]]
         build.allow_spmd_sharding_propagation_to_output = [_unsaid(s) for s in lowering.compile_args["out_shardings"]]
         error = executable = None
+        slow = threading.Timer(_SLOW, _say, ["%s: still compiling after %d s; nothing is captured of it before that ends" % (name, _SLOW)])
+        slow.daemon = True
+        slow.start()
         try:
             executable = pretend_versions.compile_for(self.jax, lowering.stablehlo(), chips, settings)
         except self.jax.errors.JaxRuntimeError as refused:
             error = refused
+        finally:
+            slow.cancel()
         folder, kept = self.keep(name, self.chip, executable, error)
         if error is not None:
             raise error
@@ -346,6 +352,8 @@ class _Pretended:
     def call(self, program, given, named):
         holders = self.jax.tree.leaves((given, named))
         leaves = [pretend_versions.values_of(leaf) for leaf in holders]
+        for leaf in leaves:
+            self.arrays.check_kept(leaf)
         self.note_call(program, leaves + [pretend_versions.values_of(one) for one in program.in_place])
         known = self.known_of(program, leaves)
         results = [known[k] if k in known else self.arrays.zeros(info, sharding) for k, (info, sharding) in enumerate(program.results)]
