@@ -88,7 +88,7 @@ static bool amount_after(EchWords line, const char *key, EchRounded *ret)
 /* "Free memory on device cuda:1 (19.77/22.05 GiB) on startup is less than desired GPU memory utilization (0.9, 19.84 GiB)." */
 static bool read_vllm_start(EchWords line, Figures *f)
 {
-    EchWords pair = ech_words_after(ech_words_after(line, "Free memory on device"), "("), wish = ech_words_after(line, "GPU memory utilization (");
+    EchWords pair = ech_words_after(ech_words_after(line, "emory on device"), "("), wish = ech_words_after(line, "GPU memory utilization (");
     const char *slash = pair.n ? memchr(pair.text, '/', MIN(pair.n, (size_t)24)) : NULL,
                *comma = wish.n ? memchr(wish.text, ',', MIN(wish.n, (size_t)24)) : NULL;
     if (!slash || !comma || !ech_words_size_after(pair, "/", &f->capacity) || !ech_words_size_after(wish, ",", &f->asked))
@@ -324,7 +324,8 @@ static bool read_sparse_core(EchWords line, Figures *f)
 #define PADDLE "nvidia-smi says who holds it; a smaller batch or recomputation (paddle.distributed.fleet.utils.recompute) needs less"
 
 static const Wording wordings[] = {
-    {.mark = "on startup is less than desired GPU memory utilization",
+    {.mark = "emory on device ",
+     .also = "on startup is less than desired GPU memory utilization",
      .who = "vLLM",
      .memory = "hbm",
      .holder = "held by others",
@@ -346,8 +347,8 @@ static const Wording wordings[] = {
     {.mark = "Unable to allocate ", .before = "[malloc", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
     {.mark = "[malloc] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
     {.mark = "[malloc_or_wait] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
-    {.mark = "cudaMalloc failed: out of memory",
-     .also = "allocating ",
+    {.mark = "allocating ",
+     .also = "cudaMalloc failed: out of memory",
      .who = "llama.cpp",
      .memory = "hbm",
      .read = read_llama,
@@ -375,8 +376,8 @@ static const Wording wordings[] = {
          "the program reckons the size of that buffer itself before it starts, and what lies in it did not fit: a fault of the program, or of a setting that "
          "it did not reckon with, not of how much memory there is. Another release, or a batch and context as the model is mostly run with, may do"},
     {.mark = "out of resource: ", .also = "Hardware limit", .who = "Triton", .memory = "shared", .read = read_triton, .advice = SHARED_MEMORY},
-    {.mark = " in AlignedAllocator", /* flashinfer's include/flashinfer/allocator.h */
-     .also = "Failed to allocate memory for ",
+    {.mark = "Failed to allocate memory for ",
+     .also = " in AlignedAllocator", /* flashinfer's include/flashinfer/allocator.h */
      .who = "FlashInfer",
      .memory = "workspace",
      .asked = " with size ",
@@ -410,7 +411,8 @@ static const Wording wordings[] = {
          "the driver had no such piece left, for no pool's limit: nvidia-smi says who holds the rest (PyTorch's cache and RMM's pool, where both are in use, "
          "do not share: rmm.allocators.torch.rmm_torch_allocator makes one of them); less at a time, or memory that spills to the host "
          "(rmm.mr.ManagedMemoryResource, cudf's spill option)"},
-    {.mark = "exceeds the legitimate user allocatable offset upper bound",
+    {.mark = "allocation offset upper bound (",
+     .also = "exceeds the legitimate user allocatable offset upper bound",
      .who = "XLA's compiler of SparseCores",
      .memory = "spmem",
      .read = read_sparse_core,
@@ -501,7 +503,12 @@ static const Wording wordings[] = {
          "that is the cache on the host (--enable-hierarchical-cache), of which each rank takes as much (times --tp) and leaves 10 GB to others: a smaller "
          "--hicache-size (in GB) or --hicache-ratio (times the cache on the GPU)"},
     {.mark = "you tried to allocate ", .who = "PyTorch", .memory = "host", .asked = "you tried to allocate ", .advice = HOST_MEMORY},
-    {.mark = " bytes on host: CUDA_ERROR_OUT_OF_MEMORY", .who = "the framework", .memory = "host", .asked = "failed to alloc ", .advice = PAGE_LOCKED},
+    {.mark = "failed to alloc ",
+     .also = " bytes on host: CUDA_ERROR_OUT_OF_MEMORY",
+     .who = "the framework",
+     .memory = "host",
+     .asked = "failed to alloc ",
+     .advice = PAGE_LOCKED},
     {.mark = "cuMemAllocAsync failed to allocate ",
      .who = "cudaMallocAsync's pool",
      .memory = "hbm",
@@ -509,7 +516,7 @@ static const Wording wordings[] = {
      .read = read_driver_pool,
      .advice = "use less at a time (a smaller batch, rematerialisation, offload); where much is free all the same, the pool's limit stands "
                "(XLA_PYTHON_CLIENT_MEM_FRACTION, .75 of the memory unless set)"},
-    {.mark = " bytes) from device: ", .also = "failed to allocate ", .who = "the framework's pool", .memory = "hbm", .read = read_driver, .say = say_pool},
+    {.mark = "failed to allocate ", .also = " bytes) from device: ", .who = "the framework's pool", .memory = "hbm", .read = read_driver, .say = say_pool},
 };
 
 /* ---- lines ---- */
@@ -571,7 +578,7 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
     for (size_t i = 0; i < G_N_ELEMENTS(wordings); i++) {
         const Wording *w = &wordings[i];
         Figures f = {0};
-        if (!ech_words_have(line, w->mark) || (w->before && !ech_words_have(before, w->before)) || (w->also && !ech_words_have(sentence, w->also)) ||
+        if (!ech_words_begin(line, sentence, w->mark) || (w->before && !ech_words_have(before, w->before)) || (w->also && !ech_words_have(sentence, w->also)) ||
             !(w->read ? w->read(sentence, &f) : read_keys(w, sentence, &f)))
             continue;
         bool trial = w->warns || ech_words_have(before, "select_algorithm.py") || ech_words_have(sentence, "Ignoring this choice");

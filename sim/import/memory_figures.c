@@ -1045,7 +1045,7 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
 static int probe(const uint8_t *head, size_t n)
 {
     bool json = n && *head == '{' && memmem(head, n, "\"traceEvents\"", 13);
-    bool page = n && *head == '<' && !memmem(head, MIN(n, (size_t)1024), "<nvidia_smi_log", 15);
+    bool page = ech_head_is_document(head, n) && !memmem(head, MIN(n, (size_t)1024), "<nvidia_smi_log", 15);
     if (n < 2 || page || json || memchr(head, 0, n))
         return 0;
     g_autoptr(EchMemoryFigures) f = ech_memory_figures_new(false);

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { MAX_PREFIXES = 8, MAX_GROUP = 96, MAX_CONTINUED = 8, MAX_SENTENCE = 4096 };
+enum { MAX_PREFIXES = 8, MAX_GROUP = 96, MAX_CONTINUED = 8, MAX_WRAPPED = 32, MAX_SENTENCE = 4096 };
 
 struct EchPasted {
     char *clean; /* the text without escapes, where it has some */
@@ -63,6 +63,12 @@ bool ech_words_start(EchWords line, const char *prefix)
 bool ech_words_have(EchWords line, const char *key)
 {
     return ech_words_find(line, key) != NULL;
+}
+
+bool ech_words_begin(EchWords line, EchWords sentence, const char *key)
+{
+    const char *at = ech_words_find(sentence, key);
+    return at && (size_t)(at - sentence.text) < line.n;
 }
 
 EchWords ech_words_after(EchWords line, const char *key)
@@ -176,6 +182,20 @@ static bool is_quoted(EchWords line)
     return ech_words_have(line, "\\n") && ech_words_have(line, "emory");
 }
 
+/* Whether the cursor goes back to the line's begin at @at, of @n bytes, and something is written over what stood there: "5%|#   |\r6%|#   |". */
+static bool goes_back(const char *at, size_t n)
+{
+    return n > 1 && at[0] == '\r' && at[1] != '\n' && at[1] != '\r';
+}
+
+static bool has_overwritten(EchWords text)
+{
+    const char *end = text.text + text.n, *at = text.text;
+    while ((at = memchr(at, '\r', (size_t)(end - at))) && !goes_back(at, (size_t)(end - at)))
+        at++;
+    return at != NULL;
+}
+
 /* Without terminals' commands, and with line breaks for what stands for them. */
 static char *cleaned(const char *text, size_t n, size_t *ret_n)
 {
@@ -188,7 +208,9 @@ static char *cleaned(const char *text, size_t n, size_t *ret_n)
             size_t skipped = escape(text + at, stop - at);
             char next = at + 1 < stop ? text[at + 1] : '\0';
             bool letter = quoted && text[at] == '\\' && next && strchr("nrt\"'", next);
-            if (skipped == 0)
+            if (goes_back(text + at, stop - at))
+                g_string_append_c(out, '\n');
+            else if (skipped == 0)
                 g_string_append_c(out, !letter ? text[at] : next == 'n' ? '\n' : next == '"' || next == '\'' ? next : ' ');
             at += skipped ? skipped : letter ? 2 : 1;
         }
@@ -270,7 +292,7 @@ EchPasted *ech_pasted_new(const char *text, size_t n)
     g_autofree char *plain = ech_pasted_is_record(text, n) ? unwrapped(text, n, &p->text.n) : NULL;
     if (plain)
         p->text.text = plain;
-    if (p->text.n && (memchr(p->text.text, '\x1b', p->text.n) || memmem(p->text.text, p->text.n, "\\n", 2))) {
+    if (p->text.n && (memchr(p->text.text, '\x1b', p->text.n) || memmem(p->text.text, p->text.n, "\\n", 2) || has_overwritten(p->text))) {
         p->clean = cleaned(p->text.text, p->text.n, &p->text.n);
         p->text.text = p->clean;
     } else if (plain) {
@@ -400,6 +422,20 @@ static size_t columns(EchWords line)
     return rest.n && goes_as(rest, "dddd-dd-ddT") && timestamp(rest) ? (size_t)(rest.text - line.text) : 0;
 }
 
+/* "  5%|#5   | 100/2000 [01:00<19:00, 1.7it/s]", a bar of tqdm whose line something else was written behind. */
+static size_t bar(EchWords line)
+{
+    enum { LONGEST = 512 };
+    EchWords head = {line.text, MIN(line.n, (size_t)LONGEST)};
+    const char *percent = ech_words_find(head, "%|"), *begin = percent;
+    while (begin && begin > line.text && g_ascii_isdigit(begin[-1]))
+        begin--;
+    if (begin == percent || (begin > line.text && begin[-1] != ' '))
+        return 0;
+    const char *end = head.text + head.n, *open = memchr(percent, '[', (size_t)(end - percent)), *close = open ? memchr(open, ']', (size_t)(end - open)) : NULL;
+    return close && close + 1 < end && memchr(open, '<', (size_t)(close - open)) ? (size_t)(close + 1 - line.text) : 0;
+}
+
 /* What stands before the message proper; 0: nothing. */
 static size_t prefix(EchWords line)
 {
@@ -427,6 +463,7 @@ static size_t prefix(EchWords line)
     n = n ? n : task(line);
     n = n ? n : place(line);
     n = n ? n : columns(line);
+    n = n ? n : bar(line);
     if (n)
         return n;
     /* A log's time and place: "2020-05-04 09:05:40.719805: E 1578 xla_util.cc:76]   Unpadded size: 48.00M" */
@@ -574,6 +611,38 @@ static Seam seam(EchWords line, EchWords next)
     return word || last == ' ' || first == ' ' || strchr(",;:.)", first) ? SEAM_WORD : SEAM_NONE;
 }
 
+/* Columns of the word that @line begins with. */
+static size_t first_word(EchWords line)
+{
+    size_t n = 0;
+    while (n < line.n && !g_ascii_isspace(line.text[n]))
+        n++;
+    return columns_of((EchWords){line.text, n});
+}
+
+/* Whether the lines from *@at on, which moves to the last of them, are a paragraph that mail or an editor wrapped between words: each as wide as that allows,
+ * and many less wide than a terminal, which breaks where its width ends. */
+static bool is_wrapped(const char *text, size_t n, size_t *at, size_t widest)
+{
+    unsigned wide = 0, narrow = 0;
+    bool broken = false;
+    size_t behind = *at;
+    EchWords line = raw_line(text, n, &behind);
+    while (behind < n) {
+        size_t begin = behind, columns = columns_of(line);
+        EchWords next = raw_line(text, n, &behind);
+        if (columns == 0 || columns + 1 + first_word(next) <= widest || !may_go_on(line, next))
+            break;
+        wide += columns == widest;
+        narrow += columns < widest;
+        char end = line.text[line.n - 1]; /* a comma or a point may end what words go on from */
+        broken |= columns == widest && (end == ' ' || *next.text == ' ' || (g_ascii_isdigit(end) && seam(line, next) == SEAM_NUMBER));
+        *at = begin;
+        line = next;
+    }
+    return narrow > 0 && 2 * narrow >= wide && !broken;
+}
+
 char *ech_pasted_joined(const char *text, size_t n, bool sure, size_t *ret_n)
 {
     size_t widest = 0;
@@ -585,11 +654,16 @@ char *ech_pasted_joined(const char *text, size_t n, bool sure, size_t *ret_n)
         return NULL;
     GString *out = g_string_sized_new(n + 1);
     unsigned seams = 0, words = 0, numbers = 0;
-    for (size_t at = 0; at < n;) {
+    bool wrapped = false;
+    for (size_t at = 0, last = 0; at < n;) {
+        if (at >= last) {
+            last = at;
+            wrapped = is_wrapped(text, n, &last, widest);
+        }
         EchWords line = raw_line(text, n, &at);
         size_t behind = at;
         EchWords next = at < n ? raw_line(text, n, &behind) : (EchWords){text, 0};
-        bool goes_on = columns_of(line) == widest && may_go_on(line, next);
+        bool goes_on = !wrapped && columns_of(line) == widest && may_go_on(line, next);
         Seam here = goes_on ? seam(line, next) : SEAM_NONE;
         seams += goes_on;
         words += here == SEAM_WORD;
@@ -624,16 +698,18 @@ EchWords ech_pasted_sentence(EchPasted *p)
     static const char *const ends[] = {"Traceback", "File ", "```"};
     g_string_truncate(p->sentence, 0);
     g_string_append_len(p->sentence, p->line.text, (gssize)p->line.n);
-    size_t at = p->next;
-    for (int i = 0; i < MAX_CONTINUED && at < p->text.n && p->sentence->len < MAX_SENTENCE; i++) {
+    size_t at = p->next, widest = p->line.n, last = p->line.n;
+    for (int i = 0; i < MAX_WRAPPED && at < p->text.n && p->sentence->len < MAX_SENTENCE; i++) {
         EchWords before, line = body(line_at(p, &at), &before);
-        bool over = line.n == 0 || (before.n > 2 && !goes_on(p->before, before));
+        bool over = line.n == 0 || (before.n > 2 && !goes_on(p->before, before)) || (i >= MAX_CONTINUED && last + 1 + first_word(line) <= widest);
         for (size_t k = 0; k < G_N_ELEMENTS(ends) && !over; k++)
             over = ech_words_start(line, ends[k]);
         if (over)
             break;
         g_string_append_c(p->sentence, ' ');
         g_string_append_len(p->sentence, line.text, (gssize)MIN(line.n, (size_t)MAX_SENTENCE));
+        last = line.n;
+        widest = MAX(widest, last);
     }
     return (EchWords){p->sentence->str, p->sentence->len};
 }

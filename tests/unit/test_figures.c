@@ -512,6 +512,11 @@ static const struct {
     {"llama_params_fit_impl: projected to use 12288 MiB of device memory vs. 24576 MiB of free device memory\nllama_params_fit_impl: will leave 12288 >= 1024 "
      "MiB of free device memory, no changes needed\nllama_params_fit: successfully fit params to free device memory\n",
      "it fits", "it found others"},
+    {"<frozen runpy>:128: RuntimeWarning: 'app.main' found in sys.modules\n"
+     "[2026-01-17 11:03:46,601] [INFO] [utils.py:803:see_memory_usage] MA 4.0 GB         Max_MA 4.0 GB         CA 4.5 GB         Max_CA 4 GB\n"
+     "  0%|          | 0/12000 [00:00<?, ?it/s][2026-01-17 11:03:47,601] [INFO] [utils.py:803:see_memory_usage] MA 8.0 GB         Max_MA 8.0 GB         CA 8.5 "
+     "GB         Max_CA 8 GB\r  1%|          | 9/12000 [00:05<?, 2it/s]",
+     "PyTorch holds 8.50 GiB of the device, 8 GiB of that are tensors", "4.50 GiB"},
 };
 
 START_TEST(in_a_line)

@@ -637,6 +637,9 @@ typedef enum {
     RECORDS,
     RECORD,
     FAR_BEHIND,
+    WARNING,
+    BAR,
+    OVERWRITTEN,
     N_AROUND
 } Around;
 
@@ -675,6 +678,11 @@ static char *put_around(const char *text, Around around)
     }
     for (unsigned i = 0; around == FAR_BEHIND && i < 9000; i++)
         g_string_append(out, "step 1 ok\n");
+    /* What Python and tqdm leave before the first line. */
+    if (around == WARNING)
+        g_string_append(out, "<frozen runpy>:128: RuntimeWarning: 'app.main' found in sys.modules after import of package 'app'\n");
+    if (around == BAR || around == OVERWRITTEN)
+        g_string_append_printf(out, "train:   4%%|3         | 80/2000 [01:00<24:00,  1.33it/s, loss=0.5]%s", around == BAR ? "" : "\r  5%|#         | ?\r");
     for (char **line = lines; *line; line++) {
         g_string_append(out, before[around] ? before[around] : "");
         around == RECORDS ? append_escaped(out, *line) : (void)g_string_append(out, *line);
@@ -1388,6 +1396,74 @@ START_TEST(broken_by_a_terminal)
 }
 END_TEST
 
+/* Words of @text in lines of @width at most. Owned by the caller. */
+static char *wrapped(const char *text, size_t width)
+{
+    GString *out = g_string_new(NULL);
+    g_auto(GStrv) words = g_strsplit(text, " ", -1);
+    size_t column = 0;
+    for (char **word = words; *word; word++) {
+        size_t n = strlen(*word);
+        bool fits = column == 0 || column + 1 + n <= width;
+        g_string_append_printf(out, "%s%s", column == 0 ? "" : fits ? " " : "\n", *word);
+        column = fits && column ? column + 1 + n : n;
+    }
+    return g_string_free(out, FALSE);
+}
+
+/* Whether, but for the last, no more than two lines for each narrower one are as wide as the widest, as all that a terminal breaks are. */
+static bool is_uneven(const char *text)
+{
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    size_t n = g_strv_length(lines) - 1, widest = 0, wide = 0;
+    for (size_t i = 0; i <= n; i++)
+        widest = MAX(widest, strlen(lines[i]));
+    for (size_t i = 0; i < n; i++)
+        wide += strlen(lines[i]) == widest;
+    return 2 * (n - wide) >= wide;
+}
+
+/* Mail and editors wrap between words, whatever the width: what is said is the same. */
+START_TEST(wrapped_between_words)
+{
+    static const struct {
+        const Case *cases;
+        size_t n;
+    } all[] = {{of_pytorch, G_N_ELEMENTS(of_pytorch)}, {of_engines, G_N_ELEMENTS(of_engines)}};
+    unsigned seen = 0;
+    for (size_t a = 0; a < G_N_ELEMENTS(all); a++) {
+        for (size_t i = 0; i < all[a].n; i++) {
+            Case c = all[a].cases[i];
+            size_t length = strlen(c.text);
+            for (size_t width = 60; width <= 100 && *c.text != '{' && !strchr(c.text, '\n') && !strstr(c.text, "\\n") && 2 * width < length; width++, seen++) {
+                g_autofree char *text = wrapped(c.text, width);
+                c.text = text;
+                if (is_uneven(text))
+                    check(&c);
+                c.text = all[a].cases[i].text;
+            }
+        }
+    }
+    ck_assert_uint_gt(seen, 300);
+}
+END_TEST
+
+/* A paragraph is a sentence however long it is. */
+START_TEST(long_paragraph)
+{
+    g_autoptr(GString) text = g_string_new(NEW "48.00 MiB" ON_24 "32.00 MiB is free. ");
+    for (unsigned i = 0; i < 14; i++)
+        g_string_append_printf(text, "Process %u has 1.00 GiB memory in use. ", 4711 + i);
+    g_string_append(text,
+                    "Including non-PyTorch memory, this process has 9.75 GiB memory in use. Of the allocated memory 9.00 GiB is allocated by PyTorch, and "
+                    "512.00 MiB is reserved by PyTorch but unallocated.");
+    g_autofree char *lines = wrapped(text->str, 64);
+    g_autoptr(EchImport) import = ech_test_text(lines, NULL);
+    ck_assert(import && ech_test_says(import->diag, "4724 (1 GiB): nvidia-smi") &&
+              ech_test_says(import->diag, "48 MiB would fit into what is free (32 MiB) and what PyTorch holds unused (512 MiB)"));
+}
+END_TEST
+
 /* Lines that end there by themselves stay what they are: tables, records, what is indented, what something else logged. */
 START_TEST(lines_of_one_width)
 {
@@ -1443,6 +1519,8 @@ int main(void)
     tcase_add_test(tcase, traces_stay_traces);
     tcase_add_test(tcase, sentences);
     tcase_add_test(tcase, broken_by_a_terminal);
+    tcase_add_test(tcase, wrapped_between_words);
+    tcase_add_test(tcase, long_paragraph);
     tcase_add_test(tcase, lines_of_one_width);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
