@@ -32,6 +32,11 @@ static const struct {
     {"deepspeed.txt", "PyTorch holds 20.2 GiB of the device, 512 MiB of that are tensors, 19.8 GiB lie unused (before step)",
      "PyTorch's tensors, at the fullest", 20 * GIB},
     {"deepspeed.txt", "that peak was at 'initialize [begin]'; afterwards tensors took at most 512 MiB", NULL, 0},
+    /* Its peaks are each of the time since the reading before: what was held at the first is of an earlier one. */
+    {"deepspeed_excerpt.txt", "PyTorch held 24 GiB at the first of these readings already", "held by PyTorch besides", 45 * GIB / 2},
+    {"deepspeed_excerpt.txt", "no fragmentation shows", "PyTorch's tensors, at the fullest", 2 * GIB},
+    {"deepspeed_grows.txt", "PyTorch held up to 20 GiB: 8 GiB that no tensors needed at once", NULL, 0},
+    {"counters.txt", "at the fullest tensors took 30 GiB of the 32.5 GiB", "held by PyTorch besides", 34896609280 - 30 * GIB},
     {"deepspeed.txt", "up to 120 GiB were in use, of about 200 GiB", "held by PyTorch besides", GIB / 4},
     {"megatron.txt", "PyTorch holds 44 GiB of the device, 20.5 GiB of that are tensors, 23.5 GiB lie unused (after 2 iterations)",
      "PyTorch's tensors, at the fullest", 40 * GIB},
