@@ -8,7 +8,7 @@
 
 enum { MAX_SIZES = 1 << 12 };
 /* Of 2026 the largest accelerators have less than 512 GiB. */
-static const EchBytes MOST_OF_A_DEVICE = UINT64_C(1) << 42;
+static const EchBytes MOST_OF_A_DEVICE = UINT64_C(1) << 42, MIB = 1 << 20;
 
 /* "2048, 57": a size and how many allocations have it. */
 typedef struct {
@@ -17,7 +17,7 @@ typedef struct {
 } Size;
 
 typedef struct {
-    bool has_asked, has_used, has_free, has_capacity;
+    bool has_asked, has_used, has_free, has_capacity, has_device;
     EchRounded asked, used, free, capacity;
     uint64_t device, tokens, fitting; /* its index; of a model's longest request, and the engine's own estimate of what would fit; 0: not told */
     double share;                     /* of the memory that an engine means to take */
@@ -99,7 +99,17 @@ static bool read_vllm_start(EchWords line, Figures *f)
         return false;
     f->free = (EchRounded){(EchBytes)free, f->capacity.slack};
     f->used = (EchRounded){f->capacity.bytes - f->free.bytes, f->capacity.slack};
+    EchWords device = ech_words_after(line, "emory on device ");
+    const char *colon = device.n ? memchr(device.text, ':', MIN(device.n, (size_t)8)) : NULL;
+    g_autofree char *index = colon ? g_strndup(colon + 1, strspn(colon + 1, "0123456789")) : NULL;
+    f->has_device = index && ech_parse_u64(index, &f->device, NULL);
     return f->has_asked = f->has_free = f->has_used = f->has_capacity = true;
+}
+
+/* " on GPU 1", or nothing where it is not told. Owned by the caller. */
+static char *device_of(const Figures *f)
+{
+    return f->has_device ? g_strdup_printf(" on GPU %" G_GUINT64_FORMAT, f->device) : g_strdup("");
 }
 
 static void say_vllm_start(const Figures *f, EchDiag *diag)
@@ -107,7 +117,9 @@ static void say_vllm_start(const Figures *f, EchDiag *diag)
     g_autofree char *free = ech_format_bytes(f->free.bytes), *all = ech_format_bytes(f->capacity.bytes), *wish = ech_format_bytes(f->asked.bytes),
                     *held = ech_format_bytes(f->used.bytes);
     double most = floor((double)f->free.bytes / (double)f->capacity.bytes * 100) / 100;
-    ech_diag_remark(diag, "vLLM means to take %s (%g of %s), and %s were free when it began", wish, f->share, all, free);
+    g_autofree char *device = device_of(f),
+                    *missing = ech_format_bytes((f->asked.bytes - MIN(f->asked.bytes, f->free.bytes) + MIB / 2) / MIB * MIB); /* told in hundredths of a GiB */
+    ech_diag_remark(diag, "vLLM means to take %s%s (%g of %s), and %s were free when it began: %s too little", wish, device, f->share, all, free, missing);
     g_autofree char *who = g_strdup_printf("%s were held by others: nvidia-smi names them (an earlier run that has not ended, another server, a desktop), its "
                                            "own context, some 300 to 600 MiB, among them",
                                            held);
@@ -172,7 +184,7 @@ static void say_metal_buffer(const Figures *f, EchDiag *diag)
 static bool read_llama(EchWords line, Figures *f)
 {
     f->has_asked = ech_words_size_after(line, "allocating ", &f->asked);
-    return f->has_asked && ech_words_number_after(line, " on device ", &f->device);
+    return f->has_asked && (f->has_device = ech_words_number_after(line, " on device ", &f->device));
 }
 
 /* ggml, of a buffer that it has: "ggml_allocr_alloc: not enough space in the buffer (needed 409600000, largest block available 339804192)", "ggml_new_object:
@@ -588,7 +600,8 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
             s->only_tried = trial;
             s->later = 0;
         } else {
-            s->later += f.asked.bytes != s->figures.asked.bytes;
+            bool elsewhere = f.has_device && s->figures.has_device && f.device != s->figures.device;
+            s->later += elsewhere || !ech_rounded_is(&s->figures.asked, f.asked.bytes);
         }
         return true;
     }
@@ -645,12 +658,14 @@ static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
         return;
     }
     bool of_diffusion = is_of_llama(s) && s->of_diffusion;
-    g_string_append_printf(text, "%s was refused %s%s", of_diffusion ? "stable-diffusion.cpp" : w->who, asked,
+    g_autofree char *device = device_of(f);
+    g_string_append_printf(text, "%s was refused %s%s%s", of_diffusion ? "stable-diffusion.cpp" : w->who, asked,
                            strcmp(w->memory, "shared") == 0      ? " of shared memory"
                            : strcmp(w->memory, "spmem") == 0     ? " of the scratchpad"
                            : strcmp(w->memory, "workspace") == 0 ? " of its workspace"
                            : strcmp(w->memory, "host") == 0      ? " of the host's memory"
-                                                                 : "");
+                                                                 : "",
+                           device);
     if (f->has_used)
         g_string_append_printf(text, ", with %s in use", used);
     else if (listed)

@@ -456,7 +456,7 @@ static bool read_line(Reader *r, EchPasted *pasted, EchWords line, GError **erro
     r->tells_of_tuning -= r->tells_of_tuning > 0;
     if (ech_words_have(line, "Autotuning failed") || ech_words_have(line, "autotuner") || ech_words_have(line, "Failed to determine best cudnn"))
         r->tells_of_tuning = 8;
-    if (ech_torch_says_line(r->torch, line, sentence)) {
+    if (ech_torch_says_line(r->torch, ech_pasted_before(pasted), line, sentence)) {
         ech_memory_figures_ran_out(r->figures);
         return true;
     }
@@ -904,6 +904,10 @@ static bool make_trace(Reader *r, GError **error)
     }
     if (later)
         say_warning(r, true);
+    uint64_t more = ech_diag_count(r->ret->diag, "reports_after_the_first");
+    if (more && !ech_torch_says_any(r->torch))
+        ech_diag_remark(r->ret->diag, "%" G_GUINT64_FORMAT " more refusal%s in the text, by other processes or later, %s not told here", more,
+                        more == 1 ? "" : "s", more == 1 ? "is" : "are");
     ech_memory_figures_say(r->figures, r->ret->diag);
     r->ret->trace = ech_trace_builder_finish(r->builder, error);
     return r->ret->trace != NULL;

@@ -171,6 +171,17 @@ static const Case of_pytorch[] = {
 };
 
 static const Case of_engines[] = {
+    /* A line may end within the words that it is known by. */
+    {"ValueError: Free memory on device cuda:1 (23.92/24.0 GiB) on startup is less\nthan desired GPU memory utilization (0.999, 23.98 GiB). Decrease GPU "
+     "memory\n"
+     "utilization or reduce GPU memory used by other processes.",
+     "vLLM means to take 24.0 GiB on GPU 1 (0.999 of 24 GiB), and 23.9 GiB were free when it began: 61 MiB too little", 25748328940, "held by others", 85899346,
+     NULL},
+    /* Both lines are of one refusal. */
+    {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 96.00 MiB on device 3: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to "
+     "allocate "
+     "CUDA3 buffer of size 100664320\n",
+     "llama.cpp was refused 96 MiB on GPU 3", 96 * MIB, NULL, 0, NULL},
     {"Error: llama runner process has terminated: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 1073741824",
      "llama.cpp was refused 1 GiB", GIB, NULL, 0, NULL},
     {"(EngineCore pid=12) ERROR 01-02 03:04:05 [core.py:5] ValueError: Free memory on device cuda:0 (30.00/40.00 GiB) on startup is less than desired GPU "
@@ -196,7 +207,7 @@ static const Case of_engines[] = {
      "size = 1.00 MiB\nllama_kv_cache:      CUDA1 KV buffer size =   512.00 MiB\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on device "
      "1: "
      "cudaMalloc failed: out of memory\n",
-     "llama.cpp was refused 2 GiB, with 4.50 GiB that it tells of on that device", 2 * GIB, "model, CUDA1", 4 * GIB, NULL},
+     "llama.cpp was refused 2 GiB on GPU 1, with 4.50 GiB that it tells of on that device", 2 * GIB, "model, CUDA1", 4 * GIB, NULL},
     {"Exception: Capture cuda graph failed: Failed to allocate memory for batch_prefill_tmp_v with size 1073741824 and alignment 16 in AlignedAllocator",
      "FlashInfer was refused 1 GiB of its workspace", GIB, NULL, 0, "limit_of_a_kernel=true"},
     {"triton.code_gen.OutOfResources: out of resource: shared memoryRequired: 131072Hardware limit: 65536", "of 64 KiB there are: 64 KiB too much", 128 * KIB,
@@ -599,7 +610,7 @@ START_TEST(tried_again)
         g_strconcat(tried, "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on device 0: cudaMalloc failed: out of memory\n", NULL);
     g_autoptr(EchImport) on = ech_test_text(tried, NULL), refused = ech_test_text(failed, NULL);
     ck_assert(on && ech_test_says(on->diag, "nothing failed by that: llama.cpp was refused 4 GiB of scratch memory"));
-    ck_assert(refused && ech_test_says(refused->diag, "llama.cpp was refused 2 GiB"));
+    ck_assert(refused && ech_test_says(refused->diag, "llama.cpp was refused 2 GiB on GPU 0"));
     ck_assert_uint_eq(asked(refused->trace), 2 * GIB);
 }
 END_TEST
@@ -1005,11 +1016,29 @@ START_TEST(several_reports)
     ck_assert_uint_eq(ech_diag_count(same->diag, "reports_after_the_first"), 0);
     ck_assert_uint_eq(ech_diag_count(two->diag, "reports_after_the_first"), 1);
     ck_assert_uint_eq(asked(two->trace), 2 * GIB);
+    g_autofree char *ranks = g_strconcat("[rank2]: ", NEW,
+                                         "2.00 GiB. GPU 2 has a total capacity of 24.00 GiB of which 1.00 GiB is free. Of the allocated memory "
+                                         "22.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n"
+                                         "(Worker rank=0 pid=7) ",
+                                         NEW,
+                                         "512.00 MiB. GPU 0 has a total capacity of 24.00 GiB of which 128.00 MiB is free. Of the "
+                                         "allocated memory 16.00 GiB is allocated by PyTorch, and 7.00 GiB is reserved by PyTorch but unallocated.\n"
+                                         "[rank3]: ",
+                                         NEW,
+                                         "2.00 GiB. GPU 3 has a total capacity of 24.00 GiB of which 1.00 GiB is free. Of the allocated memory "
+                                         "22.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n",
+                                         NULL);
+    g_autoptr(EchImport) three = ech_test_text(ranks, NULL);
+    ck_assert_msg(ech_test_says(three->diag,
+                                "the first of 3 refusals in the text, GPU 2 (rank 2). Also GPU 0 (rank 0), 512 MiB: it would fit into what is free "
+                                "and what PyTorch holds unused (7 GiB); GPU 3 (rank 3), 2 GiB likewise"),
+                  "%s", ech_diag_remarks(three->diag)[0]);
     g_autoptr(EchImport) runtime =
         ech_test_text("Attempting to allocate 4.00G. That was not possible. There are 2.00G free.\n\nAttempting to allocate 1.00G. That was not possible.\n"
                       "\nAttempting to allocate 4.00G. That was not possible.\n",
                       NULL);
     ck_assert_uint_eq(ech_diag_count(runtime->diag, "reports_after_the_first"), 1);
+    ck_assert(ech_test_says(runtime->diag, "1 more refusal in the text"));
     ck_assert_uint_eq(asked(runtime->trace), 4 * GIB);
 }
 END_TEST
