@@ -1023,9 +1023,9 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
         ech_trace_builder_set_property(builder, "chip", options->device);
     if (tells_any(f))
         write_figures(f, builder, ret);
-    /* Caches may be told in tokens alone. */
+    /* Caches may be told in tokens alone, and of GPUs nothing may be in use. */
     bool nothing_left = f->vllm.has_cache && f->vllm.cache <= 0;
-    if (ech_trace_builder_n_buffers(builder) == 0 && !f->vllm.tokens && !f->sglang.tokens && !nothing_left) {
+    if (ech_trace_builder_n_buffers(builder) == 0 && !f->vllm.tokens && !f->sglang.tokens && !nothing_left && !ech_gpu_tools_whole(f->tools)) {
         g_autofree char *told = ech_memory_text_describe(data, n);
         if (told)
             g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: %s", ech_source_path(source), told);

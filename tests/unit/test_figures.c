@@ -37,6 +37,12 @@ static const struct {
     {"deepspeed_excerpt.txt", "no fragmentation shows", "PyTorch's tensors, at the fullest", 2 * GIB},
     {"deepspeed_grows.txt", "PyTorch held up to 20 GiB: 8 GiB that no tensors needed at once", NULL, 0},
     {"counters.txt", "at the fullest tensors took 30 GiB of the 32.5 GiB", "held by PyTorch besides", 34896609280 - 30 * GIB},
+    {"smi_idle.txt", "GPU 0 (NVIDIA L4): 0 B of 22.5 GiB in use", "in use", 0},
+    {"ollama_gpus.txt", "GPU 0 (NVIDIA L4): 16 GiB of 22 GiB in use", "in use", 16 * GIB},
+    {"ollama_gpus.txt", "GPU 1 (AMD Radeon RX 7900): 16 GiB of 24 GiB in use", NULL, 0},
+    {"ollama_2024.txt", "GPU 0: 4 GiB of 16 GiB in use", "in use", 4 * GIB},
+    {"llama_devices.txt", "GPU 0 (AMD Radeon RX 7600 (RADV NAVI33)): 2 GiB of 8 GiB in use", "in use", 2 * GIB},
+    {"llama_devices.txt", "most room: GPU 1, 20.0 GiB free; --device Vulkan1 runs there", NULL, 0},
     {"deepspeed.txt", "up to 120 GiB were in use, of about 200 GiB", "held by PyTorch besides", GIB / 4},
     {"megatron.txt", "PyTorch holds 44 GiB of the device, 20.5 GiB of that are tensors, 23.5 GiB lie unused (after 2 iterations)",
      "PyTorch's tensors, at the fullest", 40 * GIB},
@@ -517,6 +523,7 @@ static const struct {
     {"llama_params_fit_impl: projected to use 12288 MiB of device memory vs. 24576 MiB of free device memory\nllama_params_fit_impl: will leave 12288 >= 1024 "
      "MiB of free device memory, no changes needed\nllama_params_fit: successfully fit params to free device memory\n",
      "it fits", "it found others"},
+    {"index, memory.used [MiB], memory.total [MiB]\n0, 0 MiB, 23034 MiB\n", "GPU 0: 0 B of 22.5 GiB in use", "who holds it"},
     {"<frozen runpy>:128: RuntimeWarning: 'app.main' found in sys.modules\n"
      "[2026-01-17 11:03:46,601] [INFO] [utils.py:803:see_memory_usage] MA 4.0 GB         Max_MA 4.0 GB         CA 4.5 GB         Max_CA 4 GB\n"
      "  0%|          | 0/12000 [00:00<?, ?it/s][2026-01-17 11:03:47,601] [INFO] [utils.py:803:see_memory_usage] MA 8.0 GB         Max_MA 8.0 GB         CA 8.5 "
