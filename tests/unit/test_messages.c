@@ -562,6 +562,10 @@ static const Case of_tensorflow[] = {
      0, NULL},
     {"ResourceExhaustedError: OOM when allocating tensor of shape [1024,1024] and type half", "the BFC allocator refused 2 MiB, f16[1024,1024]", 2 * MIB, NULL,
      0, NULL},
+    /* How much of the limit was taken from the device is not told: not who had the rest. */
+    {"I bfc_allocator.cc:1100] Sum Total of in-use chunks: 2.00GiB\nI bfc_allocator.cc:1102] Stats:\nLimit:  8589934592\nInUse:  2147483648\nMaxInUse: "
+     "3221225472\n\nW bfc_allocator.cc:491] ******____\nOOM when allocating tensor with shape[1024,1024,256]\n",
+     "6 GiB were free or not taken yet, so it is fragmentation, or the device had less", GIB, "in use", 2 * GIB, "had_bytes=8589934592"},
     {"I bfc_allocator.cc:687] Free at 0x1200000000 of size 256\nI bfc_allocator.cc:696] 3 Chunks of size 1048576 totalling 3.00MiB\n", "3 MiB were in use", 0,
      "chunk of 1 MiB", 3 * MIB, NULL},
     {"I bfc_allocator.cc:800] InUse at 0x7f0000000000 next 5 of size 256\nI bfc_allocator.cc:800] InUse at 0x7f0000000100 next 6 of size 2048\n",
