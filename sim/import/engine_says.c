@@ -1,6 +1,7 @@
 #include "sim/import/engine_says.h"
 #include "sim/base/error.h"
 #include "sim/import/llama_says.h"
+#include "sim/import/plain_says.h"
 #include "sim/import/refused.h"
 
 #include <math.h>
@@ -329,10 +330,6 @@ static bool read_sparse_core(EchWords line, Figures *f)
     "lower "                                                                                                                                                   \
     "precision or over more GPUs they need less; a KV cache that the runtime made before (free_gpu_memory_fraction) and other processes hold the rest"
 
-#define MAC_LESS                                                                                                                                               \
-    "that is the machine's memory, which its CPU shares: of it the GPU may take some two thirds to three quarters, and other models and programs count. A "    \
-    "shorter context, a smaller batch, weights or a KV cache of fewer bits need less; 'sudo sysctl iogpu.wired_limit_mb=N' lets it take more"
-
 #define PADDLE "nvidia-smi says who holds it; a smaller batch or recomputation (paddle.distributed.fleet.utils.recompute) needs less"
 
 static const Wording wordings[] = {
@@ -356,9 +353,9 @@ static const Wording wordings[] = {
      .asked = "Attempting to allocate ",
      .capacity = "maximum allowed buffer size of ",
      .say = say_metal_buffer},
-    {.mark = "Unable to allocate ", .before = "[malloc", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
-    {.mark = "[malloc] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
-    {.mark = "[malloc_or_wait] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
+    {.mark = "Unable to allocate ", .before = "[malloc", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = ECH_MAC_LESS},
+    {.mark = "[malloc] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = ECH_MAC_LESS},
+    {.mark = "[malloc_or_wait] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = ECH_MAC_LESS},
     {.mark = "allocating ",
      .also = "cudaMalloc failed: out of memory",
      .who = "llama.cpp",
@@ -721,7 +718,7 @@ bool ech_engine_says_write(const EchEngineSays *s, const char *where, EchTraceBu
     if (s->wording)
         say(s, listed, import->diag);
     if (is_of_llama(s) && !s->only_tried)
-        ech_llama_says_refused(s->llama, f->asked.bytes, import->diag);
+        ech_llama_says_refused(s->llama, f->has_device ? f->device : UINT64_MAX, f->asked.bytes, import->diag);
     if (s->jetson)
         ech_diag_remark(
             import->diag,

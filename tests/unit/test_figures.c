@@ -43,6 +43,9 @@ static const struct {
     {"ollama_2024.txt", "GPU 0: 4 GiB of 16 GiB in use", "in use", 4 * GIB},
     {"llama_devices.txt", "GPU 0 (AMD Radeon RX 7600 (RADV NAVI33)): 2 GiB of 8 GiB in use", "in use", 2 * GIB},
     {"llama_devices.txt", "most room: GPU 1, 20.0 GiB free; --device Vulkan1 runs there", NULL, 0},
+    {"llama_metal.txt", "its GPU may take 8 GiB (recommendedMaxWorkingSetSize), and 9 GiB were in its buffers: 1 GiB too much", "KV, Metal", GIB / 2},
+    {"llama_metal.txt", "the Mac's memory that its GPU may take ran out", NULL, 0},
+    {"llama_host.txt", "llama.cpp reckoned with 10 GiB of the host's memory, which has 64 GiB in all: it fits", "what llama.cpp reckoned with", 10 * GIB},
     {"deepspeed.txt", "up to 120 GiB were in use, of about 200 GiB", "held by PyTorch besides", GIB / 4},
     {"megatron.txt", "PyTorch holds 44 GiB of the device, 20.5 GiB of that are tensors, 23.5 GiB lie unused (after 2 iterations)",
      "PyTorch's tensors, at the fullest", 40 * GIB},
@@ -523,6 +526,7 @@ static const struct {
     {"llama_params_fit_impl: projected to use 12288 MiB of device memory vs. 24576 MiB of free device memory\nllama_params_fit_impl: will leave 12288 >= 1024 "
      "MiB of free device memory, no changes needed\nllama_params_fit: successfully fit params to free device memory\n",
      "it fits", "it found others"},
+    {"common_params_fit_impl: projected to use 10240 MiB of host memory vs. 65536 MiB of total host memory\n", "it fits", "the context of each process"},
     {"index, memory.used [MiB], memory.total [MiB]\n0, 0 MiB, 23034 MiB\n", "GPU 0: 0 B of 22.5 GiB in use", "who holds it"},
     {"<frozen runpy>:128: RuntimeWarning: 'app.main' found in sys.modules\n"
      "[2026-01-17 11:03:46,601] [INFO] [utils.py:803:see_memory_usage] MA 4.0 GB         Max_MA 4.0 GB         CA 4.5 GB         Max_CA 4 GB\n"

@@ -182,6 +182,10 @@ static const Case of_engines[] = {
      "allocate "
      "CUDA3 buffer of size 100664320\n",
      "llama.cpp was refused 96 MiB on GPU 3", 96 * MIB, NULL, 0, NULL},
+    {"level=INFO source=memory.go:356 msg=\"offload to cuda\" layers.requested=-1 layers.model=41 layers.offload=9 memory.available=\"[15.5 GiB]\" "
+     "memory.required.full=\"80.0 GiB\" memory.required.kv=\"8.0 GiB\" memory.required.allocations=\"[15.0 GiB]\" memory.weights.total=\"64.0 GiB\" "
+     "memory.graph.full=\"1.0 GiB\"\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 24576.00 MiB on device 0: cudaMalloc failed: out of memory\n",
+     "what was refused is more than all that was free on that GPU (15.5 GiB)", 24 * GIB, NULL, 0, NULL},
     {"Error: llama runner process has terminated: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 1073741824",
      "llama.cpp was refused 1 GiB", GIB, NULL, 0, NULL},
     {"(EngineCore pid=12) ERROR 01-02 03:04:05 [core.py:5] ValueError: Free memory on device cuda:0 (30.00/40.00 GiB) on startup is less than desired GPU "
@@ -383,6 +387,10 @@ static const Case of_arrays[] = {
 
 /* Software that no reader knows by its name: what the words say, and whose memory it was. */
 static const Case of_others[] = {
+    {"ggml_metal_init: recommendedMaxWorkingSetSize  = 49152.00 MiB\nggml_metal_add_buffer: error: failed to allocate 'data            ' buffer, size = "
+     "20480.00 "
+     "MiB\n",
+     "iogpu.wired_limit_mb", 20 * GIB, NULL, 0, NULL},
     {"numpy.core._exceptions._ArrayMemoryError: Unable to allocate 3.00 GiB for an array with shape (402653184, 2) and data type float32",
      "3 GiB of the host's memory were refused (line 1: 'numpy", 3 * GIB, NULL, 0, NULL},
     {"MemoryError: Unable to allocate 128. GiB for an array with shape (131072, 131072) and data type float64", "128 GiB of the host's memory", 128 * GIB, NULL,
@@ -1212,7 +1220,8 @@ static const struct {
     {"systemd-oomd[7]: Killed /user.slice due to memory pressure for /user.slice being 63.93% > 50.00% for > 20s", "want of the host's memory"},
     {"{\"Status\":\"exited\",\"Running\":false,\"OOMKilled\":true,\"ExitCode\":137}", "want of the host's memory"},
     {"OSError: [Errno 28] No space left on device", "that a disk is full"},
-    {"java.lang.OutOfMemoryError: Java heap space", "the host's memory ran out"},
+    {"java.lang.OutOfMemoryError: Java heap space", "-Xmx"},
+    {"FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory", "--max-old-space-size"},
     /* A line that ends by itself, as wide as a terminal: nothing of the next is its. */
     {"time=2025-01-01T00:00:00.000Z level=INFO source=sched.go:731 msg=\"existing models\" gpu=GPU-1 available=\"1.2 GiB\"\nllama_kv_cache_init: failed to "
      "allocate buffer for kv cache\n",
