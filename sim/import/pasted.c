@@ -620,27 +620,39 @@ static size_t first_word(EchWords line)
     return columns_of((EchWords){line.text, n});
 }
 
+/* Whether no wrapping between words ends @line before @next: a blank is left there, or one number goes on. */
+static bool is_cut(EchWords line, EchWords next)
+{
+    char end = line.text[line.n - 1];
+    size_t digits = 0;
+    while (digits < next.n && g_ascii_isdigit(next.text[digits]))
+        digits++;
+    bool whole = end == ',' || (end == '.' && digits < next.n && next.text[digits] == '.'); /* a point or comma of the sentence, and another number */
+    return end == ' ' || *next.text == ' ' || (seam(line, next) == SEAM_NUMBER && !whole);
+}
+
 /* Whether the lines from *@at on, which moves to the last of them, are a paragraph that mail or an editor wrapped between words: each as wide as that allows,
- * and many less wide than a terminal, which breaks where its width ends. */
+ * and many less wide than a terminal's, which breaks where its width ends. */
 static bool is_wrapped(const char *text, size_t n, size_t *at, size_t widest)
 {
+    enum { LONG = 20 }; /* a word before which most lines are less wide, whatever they are of */
     unsigned wide = 0, narrow = 0;
-    bool broken = false;
+    bool cut = false;
     size_t behind = *at;
     EchWords line = raw_line(text, n, &behind);
     while (behind < n) {
         size_t begin = behind, columns = columns_of(line);
         EchWords next = raw_line(text, n, &behind);
-        if (columns == 0 || columns + 1 + first_word(next) <= widest || !may_go_on(line, next))
+        size_t word = first_word(next);
+        if (columns == 0 || columns + 1 + word <= widest || !may_go_on(line, next))
             break;
         wide += columns == widest;
-        narrow += columns < widest;
-        char end = line.text[line.n - 1]; /* a comma or a point may end what words go on from */
-        broken |= columns == widest && (end == ' ' || *next.text == ' ' || (g_ascii_isdigit(end) && seam(line, next) == SEAM_NUMBER));
+        narrow += columns < widest && word <= LONG;
+        cut |= line.text[line.n - 1] == ' ' || (columns == widest && is_cut(line, next));
         *at = begin;
         line = next;
     }
-    return narrow > 0 && 2 * narrow >= wide && !broken;
+    return narrow > 0 && 2 * narrow >= wide && !cut;
 }
 
 char *ech_pasted_joined(const char *text, size_t n, bool sure, size_t *ret_n)

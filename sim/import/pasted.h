@@ -31,8 +31,9 @@ bool ech_words_number_after(EchWords line, const char *key, uint64_t *ret);
 /** Whether @n bytes of @text begin with a record of a log in JSON, as services and clouds keep them: {"log": "...", "stream": "stderr"}. */
 bool ech_pasted_is_record(const char *text, size_t n);
 
-/** The @n bytes of @text with lines joined that a terminal broke at its width, words and numbers in two, as it gives them to who copies them; NULL where it
- * shows none. @sure: only where that can hardly be lines which end there by themselves. *ret_n: its bytes. Owned by the caller. */
+/** The @n bytes of @text with lines joined that a terminal broke at its width, words and numbers in two, as it gives them to who copies them, but not those of
+ * paragraphs that were wrapped between words; NULL where it shows none. @sure: only where that can hardly be lines which end there by themselves. *ret_n: its
+ * bytes. Owned by the caller. */
 char *ech_pasted_joined(const char *text, size_t n, bool sure, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 
 typedef struct EchPasted EchPasted;
