@@ -631,12 +631,21 @@ static bool is_cut(EchWords line, EchWords next)
     return end == ' ' || *next.text == ' ' || (seam(line, next) == SEAM_NUMBER && !whole);
 }
 
+/* Whether letters stand beside digits, or small ones before a capital, where @line ends and @next begins, as seldom within words: "GPU", "0 has"; "by",
+ * "PyTorch". */
+static bool is_between(EchWords line, EchWords next)
+{
+    char end = line.text[line.n - 1], begin = *next.text;
+    return (g_ascii_isalpha(end) && g_ascii_isdigit(begin)) || (g_ascii_isdigit(end) && g_ascii_isalpha(begin)) ||
+           (g_ascii_islower(end) && g_ascii_isupper(begin));
+}
+
 /* Whether the lines from *@at on, which moves to the last of them, are a paragraph that mail or an editor wrapped between words: each as wide as that allows,
- * and many less wide than a terminal's, which breaks where its width ends. */
+ * and many less wide than a terminal's, which breaks where its width ends, or ended between what is of one word seldom. */
 static bool is_wrapped(const char *text, size_t n, size_t *at, size_t widest)
 {
     enum { LONG = 20 }; /* a word before which most lines are less wide, whatever they are of */
-    unsigned wide = 0, narrow = 0;
+    unsigned wide = 0, narrow = 0, between = 0;
     bool cut = false;
     size_t behind = *at;
     EchWords line = raw_line(text, n, &behind);
@@ -648,11 +657,12 @@ static bool is_wrapped(const char *text, size_t n, size_t *at, size_t widest)
             break;
         wide += columns == widest;
         narrow += columns < widest && word <= LONG;
+        between += columns == widest && is_between(line, next);
         cut |= line.text[line.n - 1] == ' ' || (columns == widest && is_cut(line, next));
         *at = begin;
         line = next;
     }
-    return narrow > 0 && 2 * narrow >= wide && !cut;
+    return !cut && ((narrow > 0 && 2 * narrow >= wide) || (between > 1 && 2 * between >= wide));
 }
 
 char *ech_pasted_joined(const char *text, size_t n, bool sure, size_t *ret_n)
@@ -705,6 +715,25 @@ EchWords ech_pasted_before(const EchPasted *p)
     return p->before;
 }
 
+/* Where a task's number, "4:", that what stands before a line ends with begins; its end: there is none. */
+static size_t task_of(EchWords before)
+{
+    size_t end = before.n && before.text[before.n - 1] == ':' ? before.n - 1 : 0, begin = end;
+    while (begin && g_ascii_isdigit(before.text[begin - 1]))
+        begin--;
+    return begin < end && (begin == 0 || g_ascii_isspace(before.text[begin - 1])) ? begin : before.n;
+}
+
+/* A number before a line is no task's where none stood before the @first one: "... on device", "4: out of memory". */
+static void give_back_number(EchWords first, EchWords *before, EchWords *line)
+{
+    size_t begin = task_of(*before);
+    if (begin == before->n || task_of(first) < first.n)
+        return;
+    *line = (EchWords){before->text + begin, (size_t)(line->text + line->n - before->text) - begin};
+    *before = ech_words_trim(before->text, begin);
+}
+
 EchWords ech_pasted_sentence(EchPasted *p)
 {
     static const char *const ends[] = {"Traceback", "File ", "```"};
@@ -713,6 +742,7 @@ EchWords ech_pasted_sentence(EchPasted *p)
     size_t at = p->next, widest = p->line.n, last = p->line.n;
     for (int i = 0; i < MAX_WRAPPED && at < p->text.n && p->sentence->len < MAX_SENTENCE; i++) {
         EchWords before, line = body(line_at(p, &at), &before);
+        give_back_number(p->before, &before, &line);
         bool over = line.n == 0 || (before.n > 2 && !goes_on(p->before, before)) || (i >= MAX_CONTINUED && last + 1 + first_word(line) <= widest);
         for (size_t k = 0; k < G_N_ELEMENTS(ends) && !over; k++)
             over = ech_words_start(line, ends[k]);

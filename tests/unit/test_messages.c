@@ -177,6 +177,8 @@ static const Case of_engines[] = {
      "utilization or reduce GPU memory used by other processes.",
      "vLLM means to take 24.0 GiB on GPU 1 (0.999 of 24 GiB), and 23.9 GiB were free when it began: 61 MiB too little", 25748328940, "held by others", 85899346,
      NULL},
+    {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 96.00 MiB on device\n4: cudaMalloc failed: out of memory", "llama.cpp was refused 96 MiB on GPU 4",
+     96 * MIB, NULL, 0, NULL},
     /* Both lines are of one refusal. */
     {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 96.00 MiB on device 3: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to "
      "allocate "
@@ -1490,6 +1492,18 @@ START_TEST(wrapped_between_words)
 }
 END_TEST
 
+/* All lines but the last may be as wide by chance. */
+START_TEST(wrapped_evenly)
+{
+    g_autoptr(EchImport) import =
+        ech_test_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU\n0 has a total capacity of 15.75 GiB of which "
+                      "14.25 GiB is free. Process 4711\nhas 1.50 GiB memory in use. Of the allocated memory 1.00 GiB is allocated by\n"
+                      "PyTorch, and 256.00 MiB is reserved by PyTorch but unallocated.\n",
+                      NULL);
+    ck_assert(import && ech_test_says(import->diag, "20 GiB asked for, 14.5 GiB free and unused together"));
+}
+END_TEST
+
 /* A paragraph is a sentence however long it is. */
 START_TEST(long_paragraph)
 {
@@ -1562,6 +1576,7 @@ int main(void)
     tcase_add_test(tcase, sentences);
     tcase_add_test(tcase, broken_by_a_terminal);
     tcase_add_test(tcase, wrapped_between_words);
+    tcase_add_test(tcase, wrapped_evenly);
     tcase_add_test(tcase, long_paragraph);
     tcase_add_test(tcase, lines_of_one_width);
     suite_add_tcase(suite, tcase);
