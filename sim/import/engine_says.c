@@ -26,7 +26,7 @@ typedef struct {
 
 /* One wording. Sizes follow or precede their keys; where that is not enough, @read. */
 typedef struct {
-    const char *mark, *also; /* of its first line; of the sentence, or NULL */
+    const char *mark, *also; /* begins in its first line; of the sentence, or NULL */
     const char *before;      /* of what stands before that line, or NULL: who logs it */
     const char *who;
     const char *memory;   /* of the refused request */

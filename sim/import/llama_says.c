@@ -436,7 +436,7 @@ static bool read_unpinned(EchLlamaSays *s, EchWords line)
 static bool read_metal(EchLlamaSays *s, EchWords line)
 {
     EchWords limit = ech_words_after(line, "recommendedMaxWorkingSetSize"), pair = ech_words_after(line, ", (");
-    if (!ech_words_have(line, "metal"))
+    if (!ech_words_have(line, "metal_"))
         return false;
     s->metal = true;
     while (limit.n && strchr("=: ", *limit.text))

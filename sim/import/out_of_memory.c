@@ -438,7 +438,7 @@ static bool begins_item(EchWords line, bool *ret_of_gpu)
 /* Whether something is said of memory in @line. */
 static bool is_of_memory(EchWords line)
 {
-    static const char *const words[] = {"emory", "llocat", "EXHAUSTED", "xhausted", "of resource:", "max seq len", "Used ", "reserve", "Tried"};
+    static const char *const words[] = {"emory", "llocat", "EXHAUSTED", "xhausted", "of resource:", "max seq len", "Used ", "reserve", "Tried", "ailed to"};
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
         if (ech_words_have(line, words[i]))
             return true;

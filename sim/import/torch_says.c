@@ -153,10 +153,11 @@ static void read_whose(EchTorchSays *s, EchWords before, EchWords sentence)
     s->has_rank = ech_words_number_after(before, "rank", &s->rank) || ech_words_number_after(before, "Rank", &s->rank);
 }
 
-/* Whether both sentences are of one refusal: each process of several tells of its own, and often twice. */
+/* Whether both sentences are of one refusal: each process of several tells of its own, and often twice, or the beginning of it again. */
 static bool is_same(const EchTorchSays *a, const EchTorchSays *b)
 {
-    return a->request.bytes == b->request.bytes && a->allocated.bytes == b->allocated.bytes && a->free.bytes == b->free.bytes &&
+    bool whole = a->has_allocated && b->has_allocated;
+    return a->request.bytes == b->request.bytes && (!whole || (a->allocated.bytes == b->allocated.bytes && a->free.bytes == b->free.bytes)) &&
            (!a->has_device || !b->has_device || a->device == b->device);
 }
 

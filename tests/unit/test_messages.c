@@ -179,6 +179,8 @@ static const Case of_engines[] = {
      NULL},
     {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 96.00 MiB on device\n4: cudaMalloc failed: out of memory", "llama.cpp was refused 96 MiB on GPU 4",
      96 * MIB, NULL, 0, NULL},
+    {"E stream_executor/cuda/cuda_driver.cc:600] failed to\nallocate 512.00M (536870912 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY",
+     "the framework's pool was refused 512 MiB", 512 * MIB, NULL, 0, NULL},
     /* Both lines are of one refusal. */
     {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 96.00 MiB on device 3: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to "
      "allocate "
@@ -1028,6 +1030,10 @@ START_TEST(several_reports)
     g_autofree char *twice = g_strconcat(first, "\n", first, NULL), *other = g_strconcat(first, "[rank1]: ", NEW "4.00 GiB" ON_24 "1.00 GiB is free.\n", NULL);
     g_autoptr(EchImport) same = ech_test_text(twice, NULL), two = ech_test_text(other, NULL);
     ck_assert_uint_eq(ech_diag_count(same->diag, "reports_after_the_first"), 0);
+    /* Nor is one of which only the beginning is said again. */
+    g_autofree char *cut = g_strconcat(first, "\n", NEW, "2.00 GiB" ON_24 "1.0\n", NULL);
+    g_autoptr(EchImport) again = ech_test_text(cut, NULL);
+    ck_assert_uint_eq(ech_diag_count(again->diag, "reports_after_the_first"), 0);
     ck_assert_uint_eq(ech_diag_count(two->diag, "reports_after_the_first"), 1);
     ck_assert_uint_eq(asked(two->trace), 2 * GIB);
     g_autofree char *ranks = g_strconcat("[rank2]: ", NEW,
