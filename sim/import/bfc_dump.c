@@ -537,8 +537,9 @@ typedef struct {
     EchBytes not_listed;
     uint64_t n_free, n_used, n_regions;
     bool has_limit, has_pieces;
-    bool seeds;   /* the trace tells where everything lies */
-    double slack; /* of limit and in_use, where they are rounded */
+    bool knows_pool; /* how much was taken from the device */
+    bool seeds;      /* the trace tells where everything lies */
+    double slack;    /* of limit and in_use, where they are rounded */
     /* The run of chunks in one region that would hold the request for the least in use. */
     EchBytes hole_in_use;
     uint64_t hole_chunks;
@@ -708,6 +709,7 @@ static Sums sums_of(EchBfcDump *d)
         s.slack += rounded->slack;
         s.in_use = MAX(s.in_use, told);
     }
+    s.knows_pool = s.pool > 0 || d->n_bins > 0;
     if (s.pool == 0)
         s.pool = ech_bytes_add(s.in_use, bins_free);
     if (!s.has_pieces)
@@ -862,7 +864,7 @@ static void say_state(const EchBfcDump *d, const Sums *s, EchDiag *diag)
         g_string_append_printf(text, ", %s free, the largest piece %s", free, largest);
     if (!s->has_limit && !s->stats.any)
         g_string_append(text, ", by what is listed; the log's end, with its limit, is not in the text");
-    if (s->has_limit && s->pool < s->limit && s->limit - s->pool >= 256)
+    if (s->has_limit && s->knows_pool && s->pool < s->limit && s->limit - s->pool >= 256)
         g_string_append_printf(text, ", %s not taken from the device", rest);
     ech_diag_remark(diag, "%s", text->str);
 }
@@ -917,7 +919,7 @@ static void say_fragmented(const EchBfcDump *d, const Sums *s, EchBytes room, Ec
     g_autofree char *all = ech_format_bytes(room), *joined = ech_format_bytes(s->joined), *rest = ech_format_bytes(s->limit - MIN(s->limit, s->pool)),
                     *driver = ech_format_bytes(d->driver_refused);
     EchBytes untaken = s->limit - MIN(s->limit, s->pool);
-    if (untaken >= s->asked) {
+    if (s->knows_pool && untaken >= s->asked) {
         ech_diag_remark(diag,
                         "not the limit, the device: the allocator might have taken %s more and did not get it%s%s%s: other processes, the driver's context and "
                         "libraries hold it. Look with nvidia-smi; a lower limit does not help",
@@ -1033,9 +1035,9 @@ void ech_bfc_dump_write(EchBfcDump *d, EchTraceBuilder *builder, EchImport *impo
     if (d->repeated)
         ech_diag_dropped(diag, "chunks_listed_twice", d->repeated, NULL);
     /* What the device refused was not to be had, whatever the limit says. */
-    bool of_device = d->has_request && s.pool > 0 && s.limit - MIN(s.limit, s.pool) >= s.asked;
+    bool of_device = d->has_request && s.knows_pool && s.limit - MIN(s.limit, s.pool) >= s.asked;
     ech_refused_number(builder, "had_bytes", s.has_limit, of_device ? s.pool : MAX(s.limit, s.pool));
-    ech_refused_number(builder, "pool_bytes", s.pool > 0, s.pool);
+    ech_refused_number(builder, "pool_bytes", s.knows_pool, s.pool);
     ech_refused_number(builder, "in_use_bytes", true, s.in_use);
     ech_refused_number(builder, "free_bytes", s.has_pieces, s.free);
     ech_refused_number(builder, "largest_free_bytes", s.has_pieces, s.largest);

@@ -1,6 +1,7 @@
 #include "sim/import/engine_says.h"
 #include "sim/base/error.h"
 #include "sim/import/llama_says.h"
+#include "sim/import/plain_says.h"
 #include "sim/import/refused.h"
 
 #include <math.h>
@@ -8,7 +9,7 @@
 
 enum { MAX_SIZES = 1 << 12 };
 /* Of 2026 the largest accelerators have less than 512 GiB. */
-static const EchBytes MOST_OF_A_DEVICE = UINT64_C(1) << 42;
+static const EchBytes MOST_OF_A_DEVICE = UINT64_C(1) << 42, MIB = 1 << 20;
 
 /* "2048, 57": a size and how many allocations have it. */
 typedef struct {
@@ -17,7 +18,7 @@ typedef struct {
 } Size;
 
 typedef struct {
-    bool has_asked, has_used, has_free, has_capacity;
+    bool has_asked, has_used, has_free, has_capacity, has_device;
     EchRounded asked, used, free, capacity;
     uint64_t device, tokens, fitting; /* its index; of a model's longest request, and the engine's own estimate of what would fit; 0: not told */
     double share;                     /* of the memory that an engine means to take */
@@ -25,7 +26,7 @@ typedef struct {
 
 /* One wording. Sizes follow or precede their keys; where that is not enough, @read. */
 typedef struct {
-    const char *mark, *also; /* of its first line; of the sentence, or NULL */
+    const char *mark, *also; /* begins in its first line; of the sentence, or NULL */
     const char *before;      /* of what stands before that line, or NULL: who logs it */
     const char *who;
     const char *memory;   /* of the refused request */
@@ -88,7 +89,7 @@ static bool amount_after(EchWords line, const char *key, EchRounded *ret)
 /* "Free memory on device cuda:1 (19.77/22.05 GiB) on startup is less than desired GPU memory utilization (0.9, 19.84 GiB)." */
 static bool read_vllm_start(EchWords line, Figures *f)
 {
-    EchWords pair = ech_words_after(ech_words_after(line, "Free memory on device"), "("), wish = ech_words_after(line, "GPU memory utilization (");
+    EchWords pair = ech_words_after(ech_words_after(line, "emory on device"), "("), wish = ech_words_after(line, "GPU memory utilization (");
     const char *slash = pair.n ? memchr(pair.text, '/', MIN(pair.n, (size_t)24)) : NULL,
                *comma = wish.n ? memchr(wish.text, ',', MIN(wish.n, (size_t)24)) : NULL;
     if (!slash || !comma || !ech_words_size_after(pair, "/", &f->capacity) || !ech_words_size_after(wish, ",", &f->asked))
@@ -99,7 +100,17 @@ static bool read_vllm_start(EchWords line, Figures *f)
         return false;
     f->free = (EchRounded){(EchBytes)free, f->capacity.slack};
     f->used = (EchRounded){f->capacity.bytes - f->free.bytes, f->capacity.slack};
+    EchWords device = ech_words_after(line, "emory on device ");
+    const char *colon = device.n ? memchr(device.text, ':', MIN(device.n, (size_t)8)) : NULL;
+    g_autofree char *index = colon ? g_strndup(colon + 1, strspn(colon + 1, "0123456789")) : NULL;
+    f->has_device = index && ech_parse_u64(index, &f->device, NULL);
     return f->has_asked = f->has_free = f->has_used = f->has_capacity = true;
+}
+
+/* " on GPU 1", or nothing where it is not told. Owned by the caller. */
+static char *device_of(const Figures *f)
+{
+    return f->has_device ? g_strdup_printf(" on GPU %" G_GUINT64_FORMAT, f->device) : g_strdup("");
 }
 
 static void say_vllm_start(const Figures *f, EchDiag *diag)
@@ -107,7 +118,9 @@ static void say_vllm_start(const Figures *f, EchDiag *diag)
     g_autofree char *free = ech_format_bytes(f->free.bytes), *all = ech_format_bytes(f->capacity.bytes), *wish = ech_format_bytes(f->asked.bytes),
                     *held = ech_format_bytes(f->used.bytes);
     double most = floor((double)f->free.bytes / (double)f->capacity.bytes * 100) / 100;
-    ech_diag_remark(diag, "vLLM means to take %s (%g of %s), and %s were free when it began", wish, f->share, all, free);
+    g_autofree char *device = device_of(f),
+                    *missing = ech_format_bytes((f->asked.bytes - MIN(f->asked.bytes, f->free.bytes) + MIB / 2) / MIB * MIB); /* told in hundredths of a GiB */
+    ech_diag_remark(diag, "vLLM means to take %s%s (%g of %s), and %s were free when it began: %s too little", wish, device, f->share, all, free, missing);
     g_autofree char *who = g_strdup_printf("%s were held by others: nvidia-smi names them (an earlier run that has not ended, another server, a desktop), its "
                                            "own context, some 300 to 600 MiB, among them",
                                            held);
@@ -172,7 +185,7 @@ static void say_metal_buffer(const Figures *f, EchDiag *diag)
 static bool read_llama(EchWords line, Figures *f)
 {
     f->has_asked = ech_words_size_after(line, "allocating ", &f->asked);
-    return f->has_asked && ech_words_number_after(line, " on device ", &f->device);
+    return f->has_asked && (f->has_device = ech_words_number_after(line, " on device ", &f->device));
 }
 
 /* ggml, of a buffer that it has: "ggml_allocr_alloc: not enough space in the buffer (needed 409600000, largest block available 339804192)", "ggml_new_object:
@@ -317,14 +330,11 @@ static bool read_sparse_core(EchWords line, Figures *f)
     "lower "                                                                                                                                                   \
     "precision or over more GPUs they need less; a KV cache that the runtime made before (free_gpu_memory_fraction) and other processes hold the rest"
 
-#define MAC_LESS                                                                                                                                               \
-    "that is the machine's memory, which its CPU shares: of it the GPU may take some two thirds to three quarters, and other models and programs count. A "    \
-    "shorter context, a smaller batch, weights or a KV cache of fewer bits need less; 'sudo sysctl iogpu.wired_limit_mb=N' lets it take more"
-
 #define PADDLE "nvidia-smi says who holds it; a smaller batch or recomputation (paddle.distributed.fleet.utils.recompute) needs less"
 
 static const Wording wordings[] = {
-    {.mark = "on startup is less than desired GPU memory utilization",
+    {.mark = "emory on device ",
+     .also = "on startup is less than desired GPU memory utilization",
      .who = "vLLM",
      .memory = "hbm",
      .holder = "held by others",
@@ -343,11 +353,11 @@ static const Wording wordings[] = {
      .asked = "Attempting to allocate ",
      .capacity = "maximum allowed buffer size of ",
      .say = say_metal_buffer},
-    {.mark = "Unable to allocate ", .before = "[malloc", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
-    {.mark = "[malloc] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
-    {.mark = "[malloc_or_wait] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = MAC_LESS},
-    {.mark = "cudaMalloc failed: out of memory",
-     .also = "allocating ",
+    {.mark = "Unable to allocate ", .before = "[malloc", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = ECH_MAC_LESS},
+    {.mark = "[malloc] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = ECH_MAC_LESS},
+    {.mark = "[malloc_or_wait] Unable to allocate ", .who = "MLX", .memory = "hbm", .asked = "Unable to allocate ", .advice = ECH_MAC_LESS},
+    {.mark = "allocating ",
+     .also = "cudaMalloc failed: out of memory",
      .who = "llama.cpp",
      .memory = "hbm",
      .read = read_llama,
@@ -375,8 +385,8 @@ static const Wording wordings[] = {
          "the program reckons the size of that buffer itself before it starts, and what lies in it did not fit: a fault of the program, or of a setting that "
          "it did not reckon with, not of how much memory there is. Another release, or a batch and context as the model is mostly run with, may do"},
     {.mark = "out of resource: ", .also = "Hardware limit", .who = "Triton", .memory = "shared", .read = read_triton, .advice = SHARED_MEMORY},
-    {.mark = " in AlignedAllocator", /* flashinfer's include/flashinfer/allocator.h */
-     .also = "Failed to allocate memory for ",
+    {.mark = "Failed to allocate memory for ",
+     .also = " in AlignedAllocator", /* flashinfer's include/flashinfer/allocator.h */
      .who = "FlashInfer",
      .memory = "workspace",
      .asked = " with size ",
@@ -410,7 +420,8 @@ static const Wording wordings[] = {
          "the driver had no such piece left, for no pool's limit: nvidia-smi says who holds the rest (PyTorch's cache and RMM's pool, where both are in use, "
          "do not share: rmm.allocators.torch.rmm_torch_allocator makes one of them); less at a time, or memory that spills to the host "
          "(rmm.mr.ManagedMemoryResource, cudf's spill option)"},
-    {.mark = "exceeds the legitimate user allocatable offset upper bound",
+    {.mark = "allocation offset upper bound (",
+     .also = "exceeds the legitimate user allocatable offset upper bound",
      .who = "XLA's compiler of SparseCores",
      .memory = "spmem",
      .read = read_sparse_core,
@@ -501,7 +512,12 @@ static const Wording wordings[] = {
          "that is the cache on the host (--enable-hierarchical-cache), of which each rank takes as much (times --tp) and leaves 10 GB to others: a smaller "
          "--hicache-size (in GB) or --hicache-ratio (times the cache on the GPU)"},
     {.mark = "you tried to allocate ", .who = "PyTorch", .memory = "host", .asked = "you tried to allocate ", .advice = HOST_MEMORY},
-    {.mark = " bytes on host: CUDA_ERROR_OUT_OF_MEMORY", .who = "the framework", .memory = "host", .asked = "failed to alloc ", .advice = PAGE_LOCKED},
+    {.mark = "failed to alloc ",
+     .also = " bytes on host: CUDA_ERROR_OUT_OF_MEMORY",
+     .who = "the framework",
+     .memory = "host",
+     .asked = "failed to alloc ",
+     .advice = PAGE_LOCKED},
     {.mark = "cuMemAllocAsync failed to allocate ",
      .who = "cudaMallocAsync's pool",
      .memory = "hbm",
@@ -509,7 +525,7 @@ static const Wording wordings[] = {
      .read = read_driver_pool,
      .advice = "use less at a time (a smaller batch, rematerialisation, offload); where much is free all the same, the pool's limit stands "
                "(XLA_PYTHON_CLIENT_MEM_FRACTION, .75 of the memory unless set)"},
-    {.mark = " bytes) from device: ", .also = "failed to allocate ", .who = "the framework's pool", .memory = "hbm", .read = read_driver, .say = say_pool},
+    {.mark = "failed to allocate ", .also = " bytes) from device: ", .who = "the framework's pool", .memory = "hbm", .read = read_driver, .say = say_pool},
 };
 
 /* ---- lines ---- */
@@ -571,7 +587,7 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
     for (size_t i = 0; i < G_N_ELEMENTS(wordings); i++) {
         const Wording *w = &wordings[i];
         Figures f = {0};
-        if (!ech_words_have(line, w->mark) || (w->before && !ech_words_have(before, w->before)) || (w->also && !ech_words_have(sentence, w->also)) ||
+        if (!ech_words_begin(line, sentence, w->mark) || (w->before && !ech_words_have(before, w->before)) || (w->also && !ech_words_have(sentence, w->also)) ||
             !(w->read ? w->read(sentence, &f) : read_keys(w, sentence, &f)))
             continue;
         bool trial = w->warns || ech_words_have(before, "select_algorithm.py") || ech_words_have(sentence, "Ignoring this choice");
@@ -581,7 +597,8 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
             s->only_tried = trial;
             s->later = 0;
         } else {
-            s->later += f.asked.bytes != s->figures.asked.bytes;
+            bool elsewhere = f.has_device && s->figures.has_device && f.device != s->figures.device;
+            s->later += elsewhere || !ech_rounded_is(&s->figures.asked, f.asked.bytes);
         }
         return true;
     }
@@ -638,12 +655,14 @@ static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
         return;
     }
     bool of_diffusion = is_of_llama(s) && s->of_diffusion;
-    g_string_append_printf(text, "%s was refused %s%s", of_diffusion ? "stable-diffusion.cpp" : w->who, asked,
+    g_autofree char *device = device_of(f);
+    g_string_append_printf(text, "%s was refused %s%s%s", of_diffusion ? "stable-diffusion.cpp" : w->who, asked,
                            strcmp(w->memory, "shared") == 0      ? " of shared memory"
                            : strcmp(w->memory, "spmem") == 0     ? " of the scratchpad"
                            : strcmp(w->memory, "workspace") == 0 ? " of its workspace"
                            : strcmp(w->memory, "host") == 0      ? " of the host's memory"
-                                                                 : "");
+                                                                 : "",
+                           device);
     if (f->has_used)
         g_string_append_printf(text, ", with %s in use", used);
     else if (listed)
@@ -699,7 +718,7 @@ bool ech_engine_says_write(const EchEngineSays *s, const char *where, EchTraceBu
     if (s->wording)
         say(s, listed, import->diag);
     if (is_of_llama(s) && !s->only_tried)
-        ech_llama_says_refused(s->llama, f->asked.bytes, import->diag);
+        ech_llama_says_refused(s->llama, f->has_device ? f->device : UINT64_MAX, f->asked.bytes, import->diag);
     if (s->jetson)
         ech_diag_remark(
             import->diag,

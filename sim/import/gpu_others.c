@@ -231,7 +231,92 @@ static bool read_scrolling(EchGpuOthers *o, EchGpuRows *all, EchWords line)
     return true;
 }
 
-bool ech_gpu_others_line(EchGpuOthers *o, EchGpuRows *all, EchWords line)
+/* ---- ollama, llama.cpp ---- */
+
+/* The row of a device that is called @key, of which @name tells who made it. */
+static EchGpuRow *row_of(EchGpuRows *all, EchWords key, EchWords name)
 {
-    return read_tpu(o, all, line) || read_jax(all, line) || read_npu_table(o, all, line) || read_xpu(o, all, line) || read_scrolling(o, all, line);
+    EchGpuRow *row = ech_gpu_row_keyed(all, key);
+    if (row && name.n)
+        ech_gpu_copy(row->name, sizeof row->name, name);
+    if (ech_words_have(name, "AMD") || ech_words_have(name, "Radeon"))
+        all->maker = ECH_GPU_AMD;
+    else if (ech_words_have(name, "Intel"))
+        all->maker = ECH_GPU_INTEL;
+    return row;
+}
+
+static void set_free(EchGpuRow *row, EchRounded total, EchRounded free)
+{
+    ech_gpu_row_set(row, (EchRounded){total.bytes - MIN(total.bytes, free.bytes), total.slack + free.slack}, total);
+}
+
+/* What stands behind @key in quotes, or up to a blank. */
+static EchWords value_of(EchWords line, const char *key)
+{
+    EchWords value = ech_words_after(line, key);
+    bool quoted = value.n && *value.text == '"';
+    if (quoted)
+        value.text++, value.n--;
+    const char *end = value.n ? memchr(value.text, quoted ? '"' : ' ', value.n) : NULL;
+    return end ? (EchWords){value.text, (size_t)(end - value.text)} : value;
+}
+
+/* "GPU-1a2b3c4d-...", of which some lines have the beginning alone. */
+static EchWords short_id(EchWords id)
+{
+    return (EchWords){id.text, MIN(id.n, strlen("GPU-1a2b3c4d"))};
+}
+
+/* ollama's msg="inference compute" id=GPU-1a2b3c4d library=cuda name="NVIDIA L4" total="22.0 GiB" available="21.6 GiB" (of late name=CUDA0 description="NVIDIA
+ * L4"), msg="updating cuda memory data" gpu=GPU-1a2b3c4d-... name="NVIDIA L4" now.total="22.0 GiB" now.free="21.6 GiB"; of 2024 "[GPU-1a2b3c4d-...] CUDA
+ * totalMem 22478 mb" and "... CUDA freeMem 22034 mb". */
+static bool read_ollama(EchGpuRows *all, EchWords before, EchWords line)
+{
+    EchWords message = ech_words_after(line, "msg=\""), name = value_of(message, " description="), id = ech_words_after(before, "[GPU-");
+    EchRounded total, free;
+    uint64_t mib;
+    name = name.n ? name : value_of(message, " name=");
+    if (ech_words_start(message, "inference compute\"") && ech_words_size_after(message, " total=\"", &total) &&
+        ech_words_size_after(message, " available=\"", &free)) {
+        set_free(row_of(all, short_id(value_of(message, " id=")), name), total, free);
+        return true;
+    }
+    if (ech_words_start(message, "updating ") && ech_words_size_after(message, " now.total=\"", &total) &&
+        ech_words_size_after(message, " now.free=\"", &free)) {
+        set_free(row_of(all, short_id(value_of(message, " gpu=")), name), total, free);
+        return true;
+    }
+    bool all_of_it = ech_words_number_after(line, "CUDA totalMem ", &mib);
+    if (id.n == 0 || (!all_of_it && !ech_words_number_after(line, "CUDA freeMem ", &mib)) || mib >= UINT64_C(1) << 32)
+        return false;
+    EchGpuRow *row = row_of(all, short_id((EchWords){id.text - strlen("GPU-"), id.n + strlen("GPU-")}), (EchWords){line.text, 0});
+    if (row && all_of_it)
+        row->total = (EchRounded){mib * MIB, MIB};
+    else if (row && row->total.bytes)
+        set_free(row, row->total, (EchRounded){mib * MIB, MIB});
+    return true;
+}
+
+/* llama.cpp: "- Vulkan0 : AMD Radeon RX 6800 XT (RADV NAVI21) (16368 MiB, 15816 MiB free)"; the host, which is listed, too, is none. */
+static bool read_llama(EchGpuRows *all, EchWords line)
+{
+    const char *end = ech_words_find(line, " MiB free)"), *open = end ? memrchr(line.text, '(', (size_t)(end - line.text)) : NULL;
+    EchWords device = ech_words_after(line, "- ");
+    const char *colon = open && device.n && device.text < open ? memchr(device.text, ':', (size_t)(open - device.text)) : NULL;
+    EchRounded total, free;
+    if (!colon || !ech_words_size_after((EchWords){open, (size_t)(end - open) + 4}, "(", &total) ||
+        !ech_words_size_before((EchWords){open, (size_t)(end - open) + strlen(" MiB free")}, " free", &free))
+        return false;
+    EchWords key = ech_words_trim(device.text, (size_t)(colon - device.text));
+    all->llama = true;
+    if (!ech_words_start(key, "CPU"))
+        set_free(row_of(all, key, ech_words_trim(colon + 1, (size_t)(open - colon) - 1)), total, free);
+    return true;
+}
+
+bool ech_gpu_others_line(EchGpuOthers *o, EchGpuRows *all, EchWords before, EchWords line)
+{
+    return read_tpu(o, all, line) || read_jax(all, line) || read_npu_table(o, all, line) || read_xpu(o, all, line) || read_scrolling(o, all, line) ||
+           read_ollama(all, before, line) || read_llama(all, line);
 }

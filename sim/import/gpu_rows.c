@@ -184,6 +184,14 @@ bool ech_gpu_rows_any(const EchGpuRows *all)
     return all->n_processes > 0;
 }
 
+bool ech_gpu_rows_whole(const EchGpuRows *all)
+{
+    bool whole = false;
+    for (unsigned i = 0; i < all->n_rows; i++)
+        whole |= all->rows[i].has_used && all->rows[i].has_total && all->rows[i].total.bytes;
+    return whole;
+}
+
 /* ---- what it comes to ---- */
 
 static EchBytes free_of(const EchGpuRow *g)
@@ -327,13 +335,15 @@ void ech_gpu_rows_say(const EchGpuRows *all, bool beside, EchDiag *diag)
         g_autofree char *of = p->gpu == ECH_GPU_UNTOLD ? g_strdup("") : g_strdup_printf("%s %" G_GUINT64_FORMAT ": ", makers[all->maker].called, p->gpu);
         ech_diag_remark(diag, "%s%s holds %s", of, name, p->size.bytes ? size : "memory, how much is not told");
     }
-    if (!full || !full->has_total)
+    if (!full || !full->has_total || full->used.bytes == 0)
         return;
     if (!all->lists && !all->own && all->n_processes == 0)
         ech_diag_remark(diag, "who holds it: %s", makers[all->maker].list);
     if (roomiest != full && free_of(roomiest) > free_of(full) + full->total.bytes / 10) {
         g_autofree char *free = ech_format_bytes(free_of(roomiest)), *which = gpu_name(all, roomiest);
-        if (roomiest->slice == ECH_GPU_WHOLE)
+        if (all->llama)
+            ech_diag_remark(diag, "most room: %s, %s free; --device %s runs there", which, free, roomiest->key);
+        else if (roomiest->slice == ECH_GPU_WHOLE)
             ech_diag_remark(diag, "most room: %s, %s free; %s=%" G_GUINT64_FORMAT " runs there", which, free, makers[all->maker].shows, roomiest->index);
         else
             ech_diag_remark(diag, "most room: %s, %s free; CUDA_VISIBLE_DEVICES=MIG-..., which 'nvidia-smi -L' tells, runs there", which, free);

@@ -36,6 +36,7 @@ typedef struct {
     EchGpuMaker maker;
     bool lists; /**< Processes are told where there are any. */
     bool own;   /**< A program printed what it holds itself. */
+    bool llama; /**< llama.cpp listed them, whose --device takes the names that are their keys. */
     EchGpuRow rows[ECH_GPU_MAX_ROWS];
     unsigned n_rows;
     EchGpuProcess processes[ECH_GPU_MAX_PROCESSES];
@@ -59,6 +60,8 @@ void ech_gpu_processes_forget(EchGpuRows *all, uint64_t index);
 
 /** Whether a device's memory, or a process that holds some, was read. */
 bool ech_gpu_rows_any(const EchGpuRows *all);
+/** Whether a device was read with all that it has, though nothing of it may be in use. */
+bool ech_gpu_rows_whole(const EchGpuRows *all);
 /** Says who holds how much of which device, and where there is room; @beside something that tells what is in it. */
 void ech_gpu_rows_say(const EchGpuRows *all, bool beside, EchDiag *diag);
 /** Puts who holds what of the fullest device into @builder. */

@@ -53,6 +53,11 @@ bool ech_gpu_tools_any(const EchGpuTools *tools)
     return ech_gpu_rows_any(&tools->all);
 }
 
+bool ech_gpu_tools_whole(const EchGpuTools *tools)
+{
+    return ech_gpu_rows_whole(&tools->all);
+}
+
 void ech_gpu_tools_say(const EchGpuTools *tools, bool beside, EchDiag *diag)
 {
     const EchBytes of_desktops = UINT64_C(1) << 30; /* more than their windows take */
@@ -654,7 +659,7 @@ static bool read_line(EchGpuTools *t, EchWords before, EchWords line)
     if (t->csv && read_csv(t, line))
         return true;
     return read_amd(t, line) || read_table(t, line) || read_query(t, line) || read_heading(t, line) || read_gpustat(t, before, line) || read_rocm(t, line) ||
-           read_listed(t, line) || read_task_manager(t, line) || ech_gpu_others_line(&t->others, &t->all, line);
+           read_listed(t, line) || read_task_manager(t, line) || ech_gpu_others_line(&t->others, &t->all, before, line);
 }
 
 /* nvidia-smi -q -x says in elements what -q says in lines. */

@@ -19,6 +19,8 @@ bool ech_gpu_tools_line(EchGpuTools *tools, EchWords before, EchWords line);
 bool ech_gpu_tools_json(EchGpuTools *tools, const char *text, size_t n);
 /** Whether a GPU's memory, or a process that holds some, was read. */
 bool ech_gpu_tools_any(const EchGpuTools *tools);
+/** Whether a GPU was read with all that it has, though nothing of it may be in use. */
+bool ech_gpu_tools_whole(const EchGpuTools *tools);
 /** Says who holds how much of which GPU, and where there is room; @beside something that tells what is in it. */
 void ech_gpu_tools_say(const EchGpuTools *tools, bool beside, EchDiag *diag);
 /** Puts who holds what of the fullest GPU into @builder. */

@@ -644,7 +644,7 @@ static bool refuses_memory(const uint8_t *head, size_t n, const char *text, size
 {
     EchPlainSays says;
     bool json = n > 1 && (head[0] == '{' || head[0] == '[') && strchr("\" \n\r{[", head[1]) && !ech_pasted_is_record((const char *)head, n);
-    return n && !json && head[0] != '<' && !memchr(head, 0, n) && !describe_text(head, n) && !ech_memory_text_is_known(text, n_text) &&
+    return n && !json && !ech_head_is_document(head, n) && !memchr(head, 0, n) && !describe_text(head, n) && !ech_memory_text_is_known(text, n_text) &&
            ech_plain_says_find(text, n_text, &says) && says.has_asked && says.asked.bytes < UINT64_C(1) << 55;
 }
 

@@ -67,6 +67,17 @@ static inline size_t ech_head_begin(const uint8_t *head, size_t n)
     return at;
 }
 
+/** For probes: does it begin as a page or another document in XML does? Lines may begin with such a bracket, too: "<frozen runpy>:128: RuntimeWarning". */
+static inline bool ech_head_is_document(const uint8_t *head, size_t n)
+{
+    static const char *const begins[] = {"<?xml", "<!doctype", "<html", "<svg"};
+    size_t at = ech_head_begin(head, n);
+    bool any = false;
+    for (size_t i = 0; i < G_N_ELEMENTS(begins) && !any; i++)
+        any = n - at >= strlen(begins[i]) && g_ascii_strncasecmp((const char *)head + at, begins[i], strlen(begins[i])) == 0;
+    return any;
+}
+
 /** What a reader found. Exactly one of trace and program is set. */
 typedef struct {
     const char *format; /**< Name of the reader's class; static. */

@@ -65,6 +65,7 @@ typedef struct {
 typedef struct {
     EchRounded projected, free, target, excess;
     bool of_all;       /* free: what the devices have in all */
+    bool of_host;      /* projected: of the host's memory, without devices */
     bool fits;         /* It says so, of each. */
     char given_up[96]; /* why it did not look for settings that fit */
     Share share[MAX_GPUS];
@@ -85,6 +86,8 @@ struct EchLlamaSays {
     bool fitting; /* It is looking for settings that fit: tables are of what they would take. */
     Fit fit;
     Plan plan;
+    bool metal;                       /* on a Mac's GPU, */
+    EchBytes metal_used, metal_limit; /* of which it has as much in buffers, of what it may take; 0: not told */
     bool has_layers;
     uint64_t on_gpus, layers;
     EchBytes unpinned; /* the most that was asked for page-locked and is not */
@@ -102,7 +105,7 @@ void ech_llama_says_free(EchLlamaSays *says)
 
 bool ech_llama_says_any(const EchLlamaSays *s)
 {
-    return s->parts.n || s->plan.has_full || s->last.parts.n || s->fit.projected.bytes;
+    return s->parts.n || s->metal_used || s->plan.has_full || s->last.parts.n || s->fit.projected.bytes;
 }
 
 /* ---- lines ---- */
@@ -168,6 +171,14 @@ static bool read_part(EchLlamaSays *s, EchWords line)
         kind = (EchWords){"model", 5};
     /* Of scratch memory: asked for again with other settings. */
     return add_part(&s->parts, (EchWords){before.text, name}, kind, size.bytes, kind.n == 7 && memcmp(kind.text, "compute", 7) == 0);
+}
+
+/* A number with a point or without, of MiB at the most. */
+static bool number_at(EchWords text, double *ret)
+{
+    g_autofree char *number = g_strndup(text.text, MIN(text.n, (size_t)24));
+    *ret = g_ascii_isdigit(*number) ? g_ascii_strtod(number, NULL) : 0;
+    return *ret > 0 && *ret < 1 << 30;
 }
 
 /* A model is loaded: after another, whose scratch memory is told last, it takes that one's place, but for a draft model. */
@@ -300,15 +311,17 @@ static bool read_fitted(Table *t, Fit *fit, EchWords line)
     return true;
 }
 
-/* "projected to use 24840 MiB of device memory vs. 22341 MiB of free device memory" (of 2025 "vs. a total of 65424 MiB"), "cannot meet free memory target of
- * 1024 MiB, need to reduce device memory by 3523 MiB", "failed to fit params to free device memory: n_gpu_layers already set by user to 99, abort"; the first.
+/* "projected to use 24840 MiB of device memory vs. 22341 MiB of free device memory" (of 2025 "vs. a total of 65424 MiB"), without devices "projected to use
+ * 9120 MiB of host memory vs. 64210 MiB of total host memory", "cannot meet free memory target of 1024 MiB, need to reduce device memory by 3523 MiB", "failed
+ * to fit params to free device memory: n_gpu_layers already set by user to 99, abort"; the first.
  */
 static void read_fit(Fit *fit, EchWords line)
 {
     EchWords against = ech_words_after(line, " vs. "), why = ech_words_after(line, "failed to fit params to free device memory:");
     if (fit->projected.bytes == 0 && against.n && ech_words_size_after(line, "projected to use ", &fit->projected)) {
-        fit->of_all = ech_words_start(against, "a total of ");
-        ech_words_size_after(against, fit->of_all ? "a total of " : "", &fit->free);
+        fit->of_host = ech_words_have(against, " host memory");
+        fit->of_all = ech_words_start(against, "a total of ") || ech_words_have(against, " of total ");
+        ech_words_size_after(against, ech_words_start(against, "a total of ") ? "a total of " : "", &fit->free);
     }
     if (fit->excess.bytes == 0 && ech_words_size_after(line, "need to reduce device memory by ", &fit->excess))
         ech_words_size_after(line, "memory target of ", &fit->target);
@@ -418,6 +431,30 @@ static bool read_unpinned(EchLlamaSays *s, EchWords line)
     return true;
 }
 
+/* "ggml_metal_init: recommendedMaxWorkingSetSize  =  5726.63 MB" (of 10^6 bytes; of 2023 in MiB), "ggml_backend_metal_buffer_type_alloc_buffer: allocated
+ * buffer, size =   400.00 MiB, ( 5655.70 /  5461.34)": the most of it that was in use, in MiB (ggml-metal.m). */
+static bool read_metal(EchLlamaSays *s, EchWords line)
+{
+    EchWords limit = ech_words_after(line, "recommendedMaxWorkingSetSize"), pair = ech_words_after(line, ", (");
+    if (!ech_words_have(line, "metal_"))
+        return false;
+    s->metal = true;
+    while (limit.n && strchr("=: ", *limit.text))
+        limit.text++, limit.n--;
+    double unit = ech_words_have(limit, "MB") ? 1e6 : 1 << 20, of_limit, used;
+    const char *slash = pair.n ? memchr(pair.text, '/', pair.n) : NULL;
+    if (number_at(limit, &of_limit)) {
+        s->metal_limit = ech_rounded_bytes(of_limit * unit);
+        return true;
+    }
+    EchWords behind = slash ? ech_words_trim(slash + 1, (size_t)(pair.text + pair.n - slash) - 1) : (EchWords){line.text, 0};
+    if (!number_at(pair, &used) || !number_at(behind, &of_limit))
+        return false;
+    s->metal_used = MAX(s->metal_used, ech_rounded_bytes(used * (1 << 20)));
+    s->metal_limit = ech_rounded_bytes(of_limit * (1 << 20));
+    return true;
+}
+
 /* memory.available="[22.0 GiB 22.0 GiB]": one of each GPU. */
 static void read_each(EchWords line, const char *key, EchBytes *sizes, unsigned *n)
 {
@@ -488,7 +525,7 @@ static bool read_plan(EchLlamaSays *s, EchWords line)
 bool ech_llama_says_line(EchLlamaSays *s, EchWords line)
 {
     return read_load(s, line) || read_part_of_diffusion(s, line) || read_part(s, line) || read_ollama_part(s, line) || read_table(s, line) ||
-           read_layers(s, line) || read_of_2023(s, line) || read_unpinned(s, line) || read_gpu(&s->plan, line) || read_plan(s, line);
+           read_layers(s, line) || read_of_2023(s, line) || read_unpinned(s, line) || read_metal(s, line) || read_gpu(&s->plan, line) || read_plan(s, line);
 }
 
 /* ---- what it comes to ---- */
@@ -645,7 +682,7 @@ static char *verdict_of(const Fit *f)
     EchBytes over = f->projected.bytes - MIN(f->projected.bytes, f->free.bytes);
     g_autofree char *excess = ech_format_bytes(f->excess.bytes ? f->excess.bytes : over);
     return f->excess.bytes || over ? g_strdup_printf("%s too much", excess)
-           : f->fits               ? g_strdup("it fits")
+           : f->fits || f->of_host ? g_strdup("it fits")
            : f->n_shares           ? g_strdup("less than is free of all of them together, but each has to hold its own share")
                                    : g_strdup("less than is free of all of them together");
 }
@@ -687,8 +724,11 @@ static void say_fit(const EchLlamaSays *s, EchDiag *diag)
                     *verdict = verdict_of(f);
     g_autofree char *left = f->target.bytes ? g_strdup_printf(", of which it leaves %s on each", target) : g_strdup("");
     if (f->projected.bytes && s->last.n_devices == 0)
-        ech_diag_remark(diag, "llama.cpp reckoned with %s on its devices, %s %s%s%s: %s", projected, f->of_all ? "which have" : "where", free,
-                        f->of_all ? " in all" : " were free", left, verdict);
+        ech_diag_remark(diag, "llama.cpp reckoned with %s %s, %s %s%s%s: %s", projected, f->of_host ? "of the host's memory" : "on its devices",
+                        !f->of_all   ? "where"
+                        : f->of_host ? "which has"
+                                     : "which have",
+                        free, f->of_all ? " in all" : " were free", left, verdict);
     if (s->last.n_devices == 0)
         say_shares(f, diag);
     if (f->found && !f->fits && f->projected.bytes)
@@ -699,6 +739,23 @@ static void say_fit(const EchLlamaSays *s, EchDiag *diag)
             "it did not look for settings that fit (%s) and went on with those it was given, which run out of memory later: it chooses only what is "
             "not set, the context (-c) first, then layers on devices (-ngl) and a mixture's experts on the host (-ot, --n-cpu-moe)",
             f->given_up);
+}
+
+static void say_metal(const EchLlamaSays *s, EchDiag *diag)
+{
+    EchBytes over = s->metal_used - MIN(s->metal_used, s->metal_limit);
+    g_autofree char *used = ech_format_bytes(s->metal_used), *limit = ech_format_bytes(s->metal_limit), *more = ech_format_bytes(over);
+    if (s->metal_limit == 0)
+        return;
+    if (over)
+        ech_diag_remark(diag,
+                        "of the machine's memory its GPU may take %s (recommendedMaxWorkingSetSize), and %s were in its buffers: %s too much; 'sudo "
+                        "sysctl iogpu.wired_limit_mb=N' lets it take more",
+                        limit, used, more);
+    else if (s->metal_used)
+        ech_diag_remark(diag, "of the machine's memory its GPU may take %s (recommendedMaxWorkingSetSize), and %s were in its buffers", limit, used);
+    else
+        ech_diag_remark(diag, "of the machine's memory its GPU may take %s (recommendedMaxWorkingSetSize)", limit);
 }
 
 void ech_llama_says_say(const EchLlamaSays *s, EchDiag *diag)
@@ -717,6 +774,7 @@ void ech_llama_says_say(const EchLlamaSays *s, EchDiag *diag)
         g_autofree char *text = list_of(p, NULL);
         ech_diag_remark(diag, "%s: %s", s->of_ollama ? "ollama" : s->of_diffusion ? "stable-diffusion.cpp" : "llama.cpp", text);
     }
+    say_metal(s, diag);
     for (unsigned i = 0; i < s->plan.n_available; i++) {
         g_autofree char *free = ech_format_bytes(s->plan.available[i]);
         ech_diag_remark(diag, "%s were free on %s when it was loaded", free, s->plan.gpu[i]);
@@ -738,11 +796,23 @@ void ech_llama_says_say(const EchLlamaSays *s, EchDiag *diag)
                         "%sthe KV cache (in tables: the context) grows with the context (-c) and halves in 8 bits (--cache-type-k q8_0 --cache-type-v "
                         "q8_0, the latter with flash attention); compute buffers shrink with the batch (-ub), weights with fewer layers on the GPU "
                         "(-ngl) or a mixture's experts on the host (--n-cpu-moe)",
-                        s->last.parts.n && !s->last.ahead ? "" : "the context of each process (some 300 to 600 MiB) comes on top; ");
+                        s->metal || s->fit.of_host || (s->last.parts.n && !s->last.ahead) ? ""
+                                                                                          : "the context of each process (some 300 to 600 MiB) comes on top; ");
 }
 
-void ech_llama_says_refused(const EchLlamaSays *s, EchBytes asked, EchDiag *diag)
+void ech_llama_says_refused(const EchLlamaSays *s, uint64_t device, EchBytes asked, EchDiag *diag)
 {
+    const Plan *p = &s->plan;
+    if (p->has_full)
+        say_plan(s, diag);
+    if (device < p->n_available && !p->gpu[device][0] && asked > p->available[device]) {
+        g_autofree char *free = ech_format_bytes(p->available[device]);
+        ech_diag_remark(diag,
+                        "what was refused is more than all that was free on that GPU (%s): not what ollama had planned for it, so that fewer layers "
+                        "(num_gpu) may do, or another release, which plans otherwise",
+                        free);
+    }
+    say_metal(s, diag);
     say_fit(s, diag);
     if (s->fit.fits && asked <= s->fit.free.bytes)
         ech_diag_remark(diag, "what was refused counted as free when it began: others have taken it since, or the driver gives less in one piece, or to one "
@@ -778,8 +848,10 @@ void ech_llama_says_write(const EchLlamaSays *s, EchTraceBuilder *builder)
         ech_refused_held(builder, memory, "besides, on all GPUs", p->full.bytes - MIN(p->full.bytes, parts_of_plan));
         return;
     }
+    if (parts->n == 0 && !s->fit.projected.bytes)
+        ech_refused_held(builder, memory, "in buffers of the GPU", s->metal_used);
     if (parts->n == 0)
-        ech_refused_held(builder, memory, "what llama.cpp reckoned with", s->fit.projected.bytes);
+        ech_refused_held(builder, s->fit.of_host ? ech_trace_builder_memory(builder, "host") : memory, "what llama.cpp reckoned with", s->fit.projected.bytes);
     if (s->parts.n == 0 && s->last.ahead)
         ech_trace_builder_set_property(builder, "refused_on", "gpu");
     for (unsigned i = 0; i < parts->n && full; i++) {

@@ -24,8 +24,8 @@ bool ech_llama_says_line(EchLlamaSays *says, EchWords line);
 bool ech_llama_says_any(const EchLlamaSays *says);
 /** Says what lies where. */
 void ech_llama_says_say(const EchLlamaSays *says, EchDiag *diag);
-/** Says what it reckoned with before it was refused @asked, device by device, and where that does not explain the refusal. */
-void ech_llama_says_refused(const EchLlamaSays *says, EchBytes asked, EchDiag *diag);
+/** Says what it reckoned with before it was refused @asked on @device (UINT64_MAX: not told), device by device, and where that does not explain the refusal. */
+void ech_llama_says_refused(const EchLlamaSays *says, uint64_t device, EchBytes asked, EchDiag *diag);
 /** Puts into @builder what the plan takes in all, or else the buffers of the fullest device and those of the host. */
 void ech_llama_says_write(const EchLlamaSays *says, EchTraceBuilder *builder);
 /** Puts the buffers of the device of that index into @builder; their sum. */

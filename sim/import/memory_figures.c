@@ -29,6 +29,7 @@ typedef struct {
     bool asked_for; /* The cache's size is one that was told. */
     bool tpu;       /* Of all chips of a TPU together, not of one GPU; weights: all that is in use before the cache. */
     EchRounded weights, total, graphs, activations;
+    EchRounded peak, beside;               /* of the trial run, weights among it; beside PyTorch. bytes 0: not told */
     double cache;                          /* bytes for keys and values; below 0: how much is missing */
     uint64_t tokens, per_request, least;   /* that the cache holds; of a request; that the largest request may have */
     double times;                          /* as many such requests fit; 0: not told */
@@ -363,7 +364,11 @@ static bool read_vllm(EchMemoryFigures *f, EchWords line)
     if (ech_words_size_after(line, "CUDA graph memory: ", &v->graphs) ||
         (ech_words_have(line, "raph capturing ") && ech_words_size_after(line, " took ", &v->graphs)))
         return v->has_graphs = true;
+    /* "Memory profiling results: total_gpu_memory=23.58GiB initial_memory_usage=15.34GiB peak_torch_memory=17.98GiB memory_usage_post_profile=15.35GiB
+     * non_torch_memory=0.35GiB kv_cache_size=2.89GiB gpu_memory_utilization=0.90" (0.6.4) */
     if (ech_words_size_after(line, "total_gpu_memory=", &v->total) && signed_after(line, "kv_cache_size=", &v->cache)) {
+        ech_words_size_after(line, "peak_torch_memory=", &v->peak);
+        ech_words_size_after(line, "non_torch_memory=", &v->beside);
         v->has_total = v->has_cache = true;
         share_after(line, "gpu_memory_utilization=", &v->share);
         return true;
@@ -393,11 +398,18 @@ static bool is_vllm(const Vllm *v)
     return v->has_cache || v->tokens;
 }
 
+/* Of the trial run: as it says, or what its peak had beside the weights. */
+static EchBytes activations_of(const Vllm *v)
+{
+    return v->has_activations ? v->activations.bytes : v->has_weights ? v->peak.bytes - MIN(v->peak.bytes, v->weights.bytes) : 0;
+}
+
 /* @filled: the cache was there when a later request was refused. */
 static void say_vllm(const Vllm *v, EchDiag *diag, bool filled)
 {
     g_autofree char *weights = ech_format_bytes(v->weights.bytes), *total = ech_format_bytes(v->total.bytes),
-                    *cache = ech_format_bytes(ech_rounded_bytes(fabs(v->cache))), *activations = ech_format_bytes(v->activations.bytes);
+                    *cache = ech_format_bytes(ech_rounded_bytes(fabs(v->cache))), *activations = ech_format_bytes(activations_of(v)),
+                    *beside = ech_format_bytes(v->beside.bytes);
     g_autoptr(GString) text = g_string_new(v->tpu ? "vLLM, on all its chips of the TPU together:" : "vLLM, on each GPU:");
     if (v->has_total && v->share > 0) {
         g_autofree char *may = ech_format_bytes(ech_rounded_bytes(v->share * (double)v->total.bytes));
@@ -405,8 +417,10 @@ static void say_vllm(const Vllm *v, EchDiag *diag, bool filled)
     }
     if (v->has_weights)
         g_string_append_printf(text, " %s %s;", v->tpu ? "weights and the like" : "weights", weights);
-    if (v->has_activations)
+    if (v->has_activations || activations_of(v))
         g_string_append_printf(text, " activations %s;", activations);
+    if (v->beside.bytes)
+        g_string_append_printf(text, " beside PyTorch %s;", beside);
     if (v->has_cache && v->cache > 0)
         g_string_append_printf(text, " %s %s the KV cache", cache, v->asked_for ? "asked for as" : "left for");
     else if (v->has_cache)
@@ -943,7 +957,8 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
     } else if (is_vllm(v)) {
         ech_refused_held(builder, memory, v->tpu ? "weights and the like" : "weights", v->has_weights ? v->weights.bytes : 0);
         ech_refused_held(builder, memory, "KV cache", ech_rounded_bytes(v->cache));
-        ech_refused_held(builder, memory, "activations of the trial run", v->has_activations ? v->activations.bytes : 0);
+        ech_refused_held(builder, memory, "activations of the trial run", activations_of(v));
+        ech_refused_held(builder, memory, "beside PyTorch (context, libraries)", v->beside.bytes);
         ech_refused_held(builder, memory, "CUDA graphs", v->has_graphs ? v->graphs.bytes : 0);
         ech_refused_number(builder, "had_bytes", v->has_total, v->total.bytes);
     } else if (is_sglang(&f->sglang)) {
@@ -1023,9 +1038,9 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
         ech_trace_builder_set_property(builder, "chip", options->device);
     if (tells_any(f))
         write_figures(f, builder, ret);
-    /* Caches may be told in tokens alone. */
+    /* Caches may be told in tokens alone, and of GPUs nothing may be in use. */
     bool nothing_left = f->vllm.has_cache && f->vllm.cache <= 0;
-    if (ech_trace_builder_n_buffers(builder) == 0 && !f->vllm.tokens && !f->sglang.tokens && !nothing_left) {
+    if (ech_trace_builder_n_buffers(builder) == 0 && !f->vllm.tokens && !f->sglang.tokens && !nothing_left && !ech_gpu_tools_whole(f->tools)) {
         g_autofree char *told = ech_memory_text_describe(data, n);
         if (told)
             g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: %s", ech_source_path(source), told);
@@ -1045,7 +1060,7 @@ static bool read_text(EchSource *source, const EchImportOptions *options, EchImp
 static int probe(const uint8_t *head, size_t n)
 {
     bool json = n && *head == '{' && memmem(head, n, "\"traceEvents\"", 13);
-    bool page = n && *head == '<' && !memmem(head, MIN(n, (size_t)1024), "<nvidia_smi_log", 15);
+    bool page = ech_head_is_document(head, n) && !memmem(head, MIN(n, (size_t)1024), "<nvidia_smi_log", 15);
     if (n < 2 || page || json || memchr(head, 0, n))
         return 0;
     g_autoptr(EchMemoryFigures) f = ech_memory_figures_new(false);

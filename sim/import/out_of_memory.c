@@ -101,13 +101,6 @@ static void set_memory(Reader *r, EchWords name)
 
 /* ---- sentences ---- */
 
-/* Whether @key begins in @line, of which @sentence is the continuation. */
-static bool begins(EchWords line, EchWords sentence, const char *key)
-{
-    const char *at = ech_words_find(sentence, key);
-    return at && (size_t)(at - sentence.text) < line.n;
-}
-
 /* What runtimes say of a request. @also: what else their sentence has, where other software begins one so. */
 static bool read_request(Reader *r, EchWords before, EchWords line, EchWords sentence)
 {
@@ -122,7 +115,7 @@ static bool read_request(Reader *r, EchWords before, EchWords line, EchWords sen
                 {"Failed to allocate request for ", NULL, true, false, false}};
     EchRounded request, exact;
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
-        if (!begins(line, sentence, keys[i].key) || (keys[i].also && !ech_words_have(sentence, keys[i].also)) ||
+        if (!ech_words_begin(line, sentence, keys[i].key) || (keys[i].also && !ech_words_have(sentence, keys[i].also)) ||
             !ech_words_size_after(sentence, keys[i].key, &request))
             continue;
         if (ech_words_size_after(ech_words_after(sentence, "Failed to allocate request for "), " (", &exact))
@@ -194,11 +187,11 @@ static bool read_need(Reader *r, EchWords line, EchWords sentence)
                 {"Aborting compilation early because it's unlikely to have enough", "Requires ", ", has ", "hbm"},
                 {"Can't reduce memory use below ", "only reduced to ", "memory use below ", "hbm"}};
     EchRounded a, b;
-    if (begins(line, sentence, "TensorCore Hbm usage") && read_cores(r, sentence))
+    if (ech_words_begin(line, sentence, "TensorCore Hbm usage") && read_cores(r, sentence))
         return true;
-    if (begins(line, sentence, "Allocation (size=") && read_allocation(r, sentence))
+    if (ech_words_begin(line, sentence, "Allocation (size=") && read_allocation(r, sentence))
         return true;
-    if (begins(line, sentence, "Used ") && ech_words_size_after(sentence, "Used ", &a) &&
+    if (ech_words_begin(line, sentence, "Used ") && ech_words_size_after(sentence, "Used ", &a) &&
         ech_words_size_after(ech_words_after(sentence, "Used "), " of ", &b)) {
         r->used = a;
         r->capacity = b;
@@ -209,7 +202,8 @@ static bool read_need(Reader *r, EchWords line, EchWords sentence)
         return true;
     }
     for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
-        if (!begins(line, sentence, keys[i].mark) || !ech_words_size_after(sentence, keys[i].used, &a) || !ech_words_size_after(sentence, keys[i].capacity, &b))
+        if (!ech_words_begin(line, sentence, keys[i].mark) || !ech_words_size_after(sentence, keys[i].used, &a) ||
+            !ech_words_size_after(sentence, keys[i].capacity, &b))
             continue;
         if (i == 3 && r->warned) /* of a program before */
             return true;
@@ -244,7 +238,7 @@ static bool xla_sentence(Reader *r, EchWords before, EchWords line, EchWords sen
     static const char ran_out[] = "Ran out of memory in memory space ";
     EchRounded reserved;
     bool needs = r->has_used && !r->warned;
-    if (begins(line, sentence, ran_out)) {
+    if (ech_words_begin(line, sentence, ran_out)) {
         if (r->items->len || needs) {
             r->over = true;
             return true;
@@ -444,7 +438,7 @@ static bool begins_item(EchWords line, bool *ret_of_gpu)
 /* Whether something is said of memory in @line. */
 static bool is_of_memory(EchWords line)
 {
-    static const char *const words[] = {"emory", "llocat", "EXHAUSTED", "xhausted", "resource: shared", "max seq len", "Used ", "reserve", "Tried"};
+    static const char *const words[] = {"emory", "llocat", "EXHAUSTED", "xhausted", "of resource:", "max seq len", "Used ", "reserve", "Tried", "ailed to"};
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
         if (ech_words_have(line, words[i]))
             return true;
@@ -462,7 +456,7 @@ static bool read_line(Reader *r, EchPasted *pasted, EchWords line, GError **erro
     r->tells_of_tuning -= r->tells_of_tuning > 0;
     if (ech_words_have(line, "Autotuning failed") || ech_words_have(line, "autotuner") || ech_words_have(line, "Failed to determine best cudnn"))
         r->tells_of_tuning = 8;
-    if (ech_torch_says_line(r->torch, line, sentence)) {
+    if (ech_torch_says_line(r->torch, ech_pasted_before(pasted), line, sentence)) {
         ech_memory_figures_ran_out(r->figures);
         return true;
     }
@@ -910,6 +904,10 @@ static bool make_trace(Reader *r, GError **error)
     }
     if (later)
         say_warning(r, true);
+    uint64_t more = ech_diag_count(r->ret->diag, "reports_after_the_first");
+    if (more && !ech_torch_says_any(r->torch))
+        ech_diag_remark(r->ret->diag, "%" G_GUINT64_FORMAT " more refusal%s in the text, by other processes or later, %s not told here", more,
+                        more == 1 ? "" : "s", more == 1 ? "is" : "are");
     ech_memory_figures_say(r->figures, r->ret->diag);
     r->ret->trace = ech_trace_builder_finish(r->builder, error);
     return r->ret->trace != NULL;
@@ -963,7 +961,8 @@ static bool is_json(const uint8_t *head, size_t n)
     return n > 1 && head[0] == '{' && (at == n || head[at] == '"' || head[at] == '}');
 }
 
-/* Whether one of @marks stands in a sentence that a terminal broke at one of its blanks. Long logs, which take time, are files and have no such lines. */
+/* Whether one of @marks, or an engine's, stands in a sentence that was broken at one of its blanks. Long logs, which take time, are files and have no such
+ * lines. */
 static bool has_sentence(const char *text, size_t n, const char *const *marks, size_t n_marks)
 {
     const size_t most_pasted = 1 << 20;
@@ -975,6 +974,8 @@ static bool has_sentence(const char *text, size_t n, const char *const *marks, s
             if (ech_words_have(sentence, marks[i]))
                 return true;
         }
+        if (sentence.n && ech_engine_says_probe(sentence.text, sentence.n))
+            return true;
     }
     return false;
 }
@@ -1015,7 +1016,7 @@ static int probe(const uint8_t *head, size_t n)
                                         " allocated for chunks. "};
     /* Text that is not another format's, in which such a message may stand. */
     bool json = is_json(head, n);
-    if (n < 2 || head[0] == '<' || (head[0] == '[' && strchr("[{\" \n", head[1])) || memchr(head, 0, n) ||
+    if (n < 2 || ech_head_is_document(head, n) || (head[0] == '[' && strchr("[{\" \n", head[1])) || memchr(head, 0, n) ||
         (json && !ech_pasted_is_record((const char *)head, n)))
         return 0;
     for (size_t i = 0; i < G_N_ELEMENTS(marks); i++) {

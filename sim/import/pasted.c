@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-enum { MAX_PREFIXES = 8, MAX_GROUP = 96, MAX_CONTINUED = 8, MAX_SENTENCE = 4096 };
+enum { MAX_PREFIXES = 8, MAX_GROUP = 96, MAX_CONTINUED = 8, MAX_WRAPPED = 32, MAX_SENTENCE = 4096 };
 
 struct EchPasted {
     char *clean; /* the text without escapes, where it has some */
@@ -63,6 +63,12 @@ bool ech_words_start(EchWords line, const char *prefix)
 bool ech_words_have(EchWords line, const char *key)
 {
     return ech_words_find(line, key) != NULL;
+}
+
+bool ech_words_begin(EchWords line, EchWords sentence, const char *key)
+{
+    const char *at = ech_words_find(sentence, key);
+    return at && (size_t)(at - sentence.text) < line.n;
 }
 
 EchWords ech_words_after(EchWords line, const char *key)
@@ -176,6 +182,20 @@ static bool is_quoted(EchWords line)
     return ech_words_have(line, "\\n") && ech_words_have(line, "emory");
 }
 
+/* Whether the cursor goes back to the line's begin at @at, of @n bytes, and something is written over what stood there: "5%|#   |\r6%|#   |". */
+static bool goes_back(const char *at, size_t n)
+{
+    return n > 1 && at[0] == '\r' && at[1] != '\n' && at[1] != '\r';
+}
+
+static bool has_overwritten(EchWords text)
+{
+    const char *end = text.text + text.n, *at = text.text;
+    while ((at = memchr(at, '\r', (size_t)(end - at))) && !goes_back(at, (size_t)(end - at)))
+        at++;
+    return at != NULL;
+}
+
 /* Without terminals' commands, and with line breaks for what stands for them. */
 static char *cleaned(const char *text, size_t n, size_t *ret_n)
 {
@@ -188,7 +208,9 @@ static char *cleaned(const char *text, size_t n, size_t *ret_n)
             size_t skipped = escape(text + at, stop - at);
             char next = at + 1 < stop ? text[at + 1] : '\0';
             bool letter = quoted && text[at] == '\\' && next && strchr("nrt\"'", next);
-            if (skipped == 0)
+            if (goes_back(text + at, stop - at))
+                g_string_append_c(out, '\n');
+            else if (skipped == 0)
                 g_string_append_c(out, !letter ? text[at] : next == 'n' ? '\n' : next == '"' || next == '\'' ? next : ' ');
             at += skipped ? skipped : letter ? 2 : 1;
         }
@@ -270,7 +292,7 @@ EchPasted *ech_pasted_new(const char *text, size_t n)
     g_autofree char *plain = ech_pasted_is_record(text, n) ? unwrapped(text, n, &p->text.n) : NULL;
     if (plain)
         p->text.text = plain;
-    if (p->text.n && (memchr(p->text.text, '\x1b', p->text.n) || memmem(p->text.text, p->text.n, "\\n", 2))) {
+    if (p->text.n && (memchr(p->text.text, '\x1b', p->text.n) || memmem(p->text.text, p->text.n, "\\n", 2) || has_overwritten(p->text))) {
         p->clean = cleaned(p->text.text, p->text.n, &p->text.n);
         p->text.text = p->clean;
     } else if (plain) {
@@ -400,6 +422,20 @@ static size_t columns(EchWords line)
     return rest.n && goes_as(rest, "dddd-dd-ddT") && timestamp(rest) ? (size_t)(rest.text - line.text) : 0;
 }
 
+/* "  5%|#5   | 100/2000 [01:00<19:00, 1.7it/s]", a bar of tqdm whose line something else was written behind. */
+static size_t bar(EchWords line)
+{
+    enum { LONGEST = 512 };
+    EchWords head = {line.text, MIN(line.n, (size_t)LONGEST)};
+    const char *percent = ech_words_find(head, "%|"), *begin = percent;
+    while (begin && begin > line.text && g_ascii_isdigit(begin[-1]))
+        begin--;
+    if (begin == percent || (begin > line.text && begin[-1] != ' '))
+        return 0;
+    const char *end = head.text + head.n, *open = memchr(percent, '[', (size_t)(end - percent)), *close = open ? memchr(open, ']', (size_t)(end - open)) : NULL;
+    return close && close + 1 < end && memchr(open, '<', (size_t)(close - open)) ? (size_t)(close + 1 - line.text) : 0;
+}
+
 /* What stands before the message proper; 0: nothing. */
 static size_t prefix(EchWords line)
 {
@@ -427,6 +463,7 @@ static size_t prefix(EchWords line)
     n = n ? n : task(line);
     n = n ? n : place(line);
     n = n ? n : columns(line);
+    n = n ? n : bar(line);
     if (n)
         return n;
     /* A log's time and place: "2020-05-04 09:05:40.719805: E 1578 xla_util.cc:76]   Unpadded size: 48.00M" */
@@ -574,6 +611,60 @@ static Seam seam(EchWords line, EchWords next)
     return word || last == ' ' || first == ' ' || strchr(",;:.)", first) ? SEAM_WORD : SEAM_NONE;
 }
 
+/* Columns of the word that @line begins with. */
+static size_t first_word(EchWords line)
+{
+    size_t n = 0;
+    while (n < line.n && !g_ascii_isspace(line.text[n]))
+        n++;
+    return columns_of((EchWords){line.text, n});
+}
+
+/* Whether no wrapping between words ends @line before @next: a blank is left there, or one number goes on. */
+static bool is_cut(EchWords line, EchWords next)
+{
+    char end = line.text[line.n - 1];
+    size_t digits = 0;
+    while (digits < next.n && g_ascii_isdigit(next.text[digits]))
+        digits++;
+    bool whole = end == ',' || (end == '.' && digits < next.n && next.text[digits] == '.'); /* a point or comma of the sentence, and another number */
+    return end == ' ' || *next.text == ' ' || (seam(line, next) == SEAM_NUMBER && !whole);
+}
+
+/* Whether letters stand beside digits, or small ones before a capital, where @line ends and @next begins, as seldom within words: "GPU", "0 has"; "by",
+ * "PyTorch". */
+static bool is_between(EchWords line, EchWords next)
+{
+    char end = line.text[line.n - 1], begin = *next.text;
+    return (g_ascii_isalpha(end) && g_ascii_isdigit(begin)) || (g_ascii_isdigit(end) && g_ascii_isalpha(begin)) ||
+           (g_ascii_islower(end) && g_ascii_isupper(begin));
+}
+
+/* Whether the lines from *@at on, which moves to the last of them, are a paragraph that mail or an editor wrapped between words: each as wide as that allows,
+ * and many less wide than a terminal's, which breaks where its width ends, or ended between what is of one word seldom. */
+static bool is_wrapped(const char *text, size_t n, size_t *at, size_t widest)
+{
+    enum { LONG = 20 }; /* a word before which most lines are less wide, whatever they are of */
+    unsigned wide = 0, narrow = 0, between = 0;
+    bool cut = false;
+    size_t behind = *at;
+    EchWords line = raw_line(text, n, &behind);
+    while (behind < n) {
+        size_t begin = behind, columns = columns_of(line);
+        EchWords next = raw_line(text, n, &behind);
+        size_t word = first_word(next);
+        if (columns == 0 || columns + 1 + word <= widest || !may_go_on(line, next))
+            break;
+        wide += columns == widest;
+        narrow += columns < widest && word <= LONG;
+        between += columns == widest && is_between(line, next);
+        cut |= line.text[line.n - 1] == ' ' || (columns == widest && is_cut(line, next));
+        *at = begin;
+        line = next;
+    }
+    return !cut && ((narrow > 0 && 2 * narrow >= wide) || (between > 1 && 2 * between >= wide));
+}
+
 char *ech_pasted_joined(const char *text, size_t n, bool sure, size_t *ret_n)
 {
     size_t widest = 0;
@@ -585,11 +676,16 @@ char *ech_pasted_joined(const char *text, size_t n, bool sure, size_t *ret_n)
         return NULL;
     GString *out = g_string_sized_new(n + 1);
     unsigned seams = 0, words = 0, numbers = 0;
-    for (size_t at = 0; at < n;) {
+    bool wrapped = false;
+    for (size_t at = 0, last = 0; at < n;) {
+        if (at >= last) {
+            last = at;
+            wrapped = is_wrapped(text, n, &last, widest);
+        }
         EchWords line = raw_line(text, n, &at);
         size_t behind = at;
         EchWords next = at < n ? raw_line(text, n, &behind) : (EchWords){text, 0};
-        bool goes_on = columns_of(line) == widest && may_go_on(line, next);
+        bool goes_on = !wrapped && columns_of(line) == widest && may_go_on(line, next);
         Seam here = goes_on ? seam(line, next) : SEAM_NONE;
         seams += goes_on;
         words += here == SEAM_WORD;
@@ -619,21 +715,43 @@ EchWords ech_pasted_before(const EchPasted *p)
     return p->before;
 }
 
+/* Where a task's number, "4:", that what stands before a line ends with begins; its end: there is none. */
+static size_t task_of(EchWords before)
+{
+    size_t end = before.n && before.text[before.n - 1] == ':' ? before.n - 1 : 0, begin = end;
+    while (begin && g_ascii_isdigit(before.text[begin - 1]))
+        begin--;
+    return begin < end && (begin == 0 || g_ascii_isspace(before.text[begin - 1])) ? begin : before.n;
+}
+
+/* A number before a line is no task's where none stood before the @first one: "... on device", "4: out of memory". */
+static void give_back_number(EchWords first, EchWords *before, EchWords *line)
+{
+    size_t begin = task_of(*before);
+    if (begin == before->n || task_of(first) < first.n)
+        return;
+    *line = (EchWords){before->text + begin, (size_t)(line->text + line->n - before->text) - begin};
+    *before = ech_words_trim(before->text, begin);
+}
+
 EchWords ech_pasted_sentence(EchPasted *p)
 {
     static const char *const ends[] = {"Traceback", "File ", "```"};
     g_string_truncate(p->sentence, 0);
     g_string_append_len(p->sentence, p->line.text, (gssize)p->line.n);
-    size_t at = p->next;
-    for (int i = 0; i < MAX_CONTINUED && at < p->text.n && p->sentence->len < MAX_SENTENCE; i++) {
+    size_t at = p->next, widest = p->line.n, last = p->line.n;
+    for (int i = 0; i < MAX_WRAPPED && at < p->text.n && p->sentence->len < MAX_SENTENCE; i++) {
         EchWords before, line = body(line_at(p, &at), &before);
-        bool over = line.n == 0 || (before.n > 2 && !goes_on(p->before, before));
+        give_back_number(p->before, &before, &line);
+        bool over = line.n == 0 || (before.n > 2 && !goes_on(p->before, before)) || (i >= MAX_CONTINUED && last + 1 + first_word(line) <= widest);
         for (size_t k = 0; k < G_N_ELEMENTS(ends) && !over; k++)
             over = ech_words_start(line, ends[k]);
         if (over)
             break;
         g_string_append_c(p->sentence, ' ');
         g_string_append_len(p->sentence, line.text, (gssize)MIN(line.n, (size_t)MAX_SENTENCE));
+        last = line.n;
+        widest = MAX(widest, last);
     }
     return (EchWords){p->sentence->str, p->sentence->len};
 }

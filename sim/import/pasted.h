@@ -17,6 +17,8 @@ bool ech_words_start(EchWords line, const char *prefix);
 /** Where the first @key begins in @line; NULL: it is not there. */
 const char *ech_words_find(EchWords line, const char *key);
 bool ech_words_have(EchWords line, const char *key);
+/** Whether the first @key in @sentence begins in @line, which the sentence begins with (ech_pasted_sentence); it may end behind it. */
+bool ech_words_begin(EchWords line, EchWords sentence, const char *key);
 /** What follows the first @key in @line, without blanks around it; nothing where it is not there. */
 EchWords ech_words_after(EchWords line, const char *key);
 /** The size that follows @key, maybe behind blanks and a colon or an equals sign; with commas between its digits. False: none, *ret untouched. */
@@ -29,8 +31,9 @@ bool ech_words_number_after(EchWords line, const char *key, uint64_t *ret);
 /** Whether @n bytes of @text begin with a record of a log in JSON, as services and clouds keep them: {"log": "...", "stream": "stderr"}. */
 bool ech_pasted_is_record(const char *text, size_t n);
 
-/** The @n bytes of @text with lines joined that a terminal broke at its width, words and numbers in two, as it gives them to who copies them; NULL where it
- * shows none. @sure: only where that can hardly be lines which end there by themselves. *ret_n: its bytes. Owned by the caller. */
+/** The @n bytes of @text with lines joined that a terminal broke at its width, words and numbers in two, as it gives them to who copies them, but not those of
+ * paragraphs that were wrapped between words; NULL where it shows none. @sure: only where that can hardly be lines which end there by themselves. *ret_n: its
+ * bytes. Owned by the caller. */
 char *ech_pasted_joined(const char *text, size_t n, bool sure, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 
 typedef struct EchPasted EchPasted;
@@ -45,5 +48,5 @@ bool ech_pasted_next(EchPasted *pasted, EchWords *ret_line);
 /** What stood before the line that was returned last: "(EngineCore pid=27) ERROR 01-02 03:04:05 [core.py:5]". */
 EchWords ech_pasted_before(const EchPasted *pasted);
 /** The line that was returned last with those that may go on with its sentence, a blank between: up to an empty line, one that another log's
- * or a traceback's begins, or eight of them. Until the next call of either. */
+ * or a traceback's begins, or the ninth of them that is not wrapped between words. Until the next call of either. */
 EchWords ech_pasted_sentence(EchPasted *pasted);

@@ -143,48 +143,36 @@ static EchPlace place_of(const char *line)
     static const char *const locked[] = {"mlock", "rlimit_memlock", "virtuallock", "directly in ram"};
     static const char *const pinned[] = {"pinned",     "page-lock",    "page lock",   "pin_memory",  "hostalloc", "hostmalloc",
                                          "mallochost", "hostregister", "allocmapped", "host_malloc", "host alloc"};
-    static const char *const host[] =
-        {"numpy", "and data type",          "cpu",           "host",       "ram",        "system memory",       "arraymemoryerror", "on the node", "errno 12",
-         "mmap",  "runtime: out of memory", "your notebook", "heap space", "heap limit", "erroroutofhostmemory"},
+    static const char *const host[] = {"numpy",
+                                       "and data type",
+                                       "cpu",
+                                       "host",
+                                       "ram",
+                                       "system memory",
+                                       "arraymemoryerror",
+                                       "on the node",
+                                       "errno 12",
+                                       "mmap",
+                                       "runtime: out of memory",
+                                       "your notebook",
+                                       "erroroutofhostmemory"},
                              *const exception[] = {"bad_alloc", "memoryerror"}; /* libraries of a device throw them, too */
-    static const char *const device[] = {"gpu",
-                                         "cuda",
-                                         "cumem",
-                                         "vram",
-                                         "device",
-                                         "hip",
-                                         "npu",
-                                         "rtmalloc",
-                                         "hbm",
-                                         "opencl",
-                                         "ocl",
-                                         "cl_",
-                                         "clcreate",
-                                         "xpu",
-                                         "metal",
-                                         "vulkan",
-                                         "vk_",
-                                         "tpu",
-                                         "dml",
-                                         "directml",
-                                         "cudnn",
-                                         "cublas",
-                                         "graphics",
-                                         "rocm",
-                                         "framebuffer",
-                                         "amdgpu",
-                                         "vkallocate",
-                                         "hsa_",
-                                         "mem_object",
-                                         "new constant",
-                                         "erroroutofdevice"};
+    static const char *const heap[] = {"javascript heap", "java heap", "reached heap limit", "gc overhead limit"};
+    static const char *const metal[] = {"metal", "ggml_metal", "kiogpu", "mtl"};
+    static const char *const device[] = {
+        "gpu",    "cuda",     "cumem",    "vram",        "device", "hip",        "npu",  "rtmalloc",   "hbm",          "opencl",
+        "ocl",    "cl_",      "clcreate", "xpu",         "vulkan", "vk_",        "tpu",  "dml",        "directml",     "cudnn",
+        "cublas", "graphics", "rocm",     "framebuffer", "amdgpu", "vkallocate", "hsa_", "mem_object", "new constant", "erroroutofdevice"};
     bool of_host = has_word(line, host, G_N_ELEMENTS(host), true), of_device = has_word(line, device, G_N_ELEMENTS(device), false);
     of_host |= !of_device && has_word(line, exception, G_N_ELEMENTS(exception), true);
+    bool of_metal = has_word(line, metal, G_N_ELEMENTS(metal), false) && !strstr(line, "bare");
     return strstr(line, "(shm)") || strstr(line, "/dev/shm") ? ECH_PLACE_HOST
+           : HAS_ANY(line, heap)                             ? ECH_PLACE_HEAP
            : HAS_ANY(line, chip)                             ? ECH_PLACE_CHIP
            : HAS_ANY(line, network)                          ? ECH_PLACE_NETWORK
            : HAS_ANY(line, locked)                           ? ECH_PLACE_LOCKED
            : HAS_ANY(line, pinned)                           ? ECH_PLACE_PINNED
+           : of_metal                                        ? ECH_PLACE_METAL
            : of_host && !of_device                           ? ECH_PLACE_HOST
            : of_device && !of_host                           ? ECH_PLACE_DEVICE
                                                              : ECH_PLACE_UNTOLD;
@@ -526,7 +514,9 @@ const char *ech_place_name(EchPlace place)
                                                     "page-locked memory of the host",
                                                     "memory that a network card may read and write (RDMA)",
                                                     "the host's memory that was to be kept in RAM (mlock)",
-                                                    "memory on the chip"};
+                                                    "memory on the chip",
+                                                    "the Mac's memory that its GPU may take",
+                                                    "the heap of a virtual machine"};
     return names[place];
 }
 
@@ -552,13 +542,16 @@ const char *ech_place_advice(EchPlace place)
         "it is allocated all the same, and may go to disk where the host runs short, slower then. 'ulimit -l' bounds it: root has no bound (sudo), docker run "
         "--ulimit memlock=-1 and memlock in /etc/security/limits.conf set it",
         "that is memory that one block of a kernel has for itself, not the device's: smaller tiles or fewer stages of it need less; what else runs does not "
-        "matter"};
+        "matter",
+        ECH_MAC_LESS,
+        "that is a limit of the virtual machine's own, not what the machine has: NODE_OPTIONS=--max-old-space-size=MIB raises it for Node.js (V8), -Xmx for "
+        "Java (Spark: spark.driver.memory, spark.executor.memory), as far as the host's memory ('free -h') and a container's limit reach"};
     return advice[place];
 }
 
 void ech_plain_says_write(const EchPlainSays *s, EchTraceBuilder *builder, EchImport *import)
 {
-    static const char *const memories[ECH_N_PLACES] = {"memory", "hbm", "host", "host", "memory", "host", "shared"};
+    static const char *const memories[ECH_N_PLACES] = {"memory", "hbm", "host", "host", "memory", "host", "shared", "hbm", "host"};
     EchId memory = ech_trace_builder_memory(builder, memories[s->place]);
     ech_trace_builder_set_property(builder, "sums_only", "true");
     if (s->place == ECH_PLACE_CHIP)

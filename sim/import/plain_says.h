@@ -6,6 +6,11 @@
 #include "sim/import/import.h"
 #include "sim/import/pasted.h"
 
+/** Of a machine whose GPU has no memory of its own. */
+#define ECH_MAC_LESS                                                                                                                                           \
+    "that is the machine's memory, which its CPU shares: of it the GPU may take some two thirds to three quarters, and other models and programs count. A "    \
+    "shorter context, a smaller batch, weights or a KV cache of fewer bits need less; 'sudo sysctl iogpu.wired_limit_mb=N' lets it take more"
+
 /** Whose memory, as the sentence's words have it. */
 typedef enum {
     ECH_PLACE_UNTOLD,
@@ -15,6 +20,8 @@ typedef enum {
     ECH_PLACE_NETWORK, /**< Either's, for a network card. */
     ECH_PLACE_LOCKED,  /**< The host's, which is there already and shall stay in RAM. */
     ECH_PLACE_CHIP,
+    ECH_PLACE_METAL, /**< A Mac's, as far as its GPU may take it. */
+    ECH_PLACE_HEAP,  /**< Of a virtual machine (V8, Java), by a limit of its own. */
     ECH_N_PLACES
 } EchPlace;
 

@@ -45,6 +45,9 @@ struct EchPoolSays {
     char began[MAX_LABEL];   /* when that was told */
     unsigned rises;          /* of that, one reading after another */
     bool falls;
+    bool anew;           /* Peaks are each of the time since the reading before, as what prints them counts them anew. */
+    EchBytes first_held; /* by the first reading; */
+    EchBytes grown;      /* after it, beyond what tensors took between two readings; the most up to one */
     bool later;          /* There are readings after that one, */
     EchBytes later_live; /* with as much live at the most, as far as they tell. */
     bool has_limit;
@@ -107,12 +110,15 @@ static void settle(EchPoolSays *s)
     if (!is_told(r))
         return;
     EchBytes live = live_peak(r), told = told_peak(r), before = told_peak(&s->last);
+    EchBytes held_before = s->last.has[HELD] ? s->last.is[HELD].bytes : 0, needed = MAX(held_before, live), held_now = held_peak(r);
     if (s->readings == 0) {
         s->first = told;
+        s->first_held = held_now;
         g_strlcpy(s->began, r->label, sizeof s->began);
     } else {
         s->rises += told > before;
         s->falls |= told < before;
+        s->grown = ech_bytes_add(s->grown, held_now - MIN(held_now, needed));
     }
     if (s->readings++ == 0 || live > s->live) {
         s->live = live;
@@ -284,6 +290,7 @@ static bool read_deepspeed(EchPoolSays *s, EchWords before, EchWords line)
     if (ech_words_size_after(line, "MA ", &live) && ech_words_size_after(line, "Max_MA ", &peak) && ech_words_size_after(line, " CA ", &held) &&
         ech_words_size_after(line, "Max_CA ", &held_peak)) {
         settle(s);
+        s->anew = true; /* reset_peak_memory_stats() behind each (deepspeed/runtime/utils.py) */
         set(s, PYTORCH, LIVE, live);
         set(s, PYTORCH, LIVE_PEAK, peak);
         set(s, PYTORCH, HELD, held);
@@ -555,6 +562,16 @@ static bool size_of_unit(EchWords text, const char *between, size_t n, EchRounde
     return unit[0] && ech_rounded_parse(sized, strlen(sized), ret, &used);
 }
 
+/* A count of bytes without a unit: what is less than a MiB is something else's number. */
+static bool plain_bytes(EchWords text, EchRounded *ret)
+{
+    uint64_t bytes;
+    if (!ech_words_number_after(text, "", &bytes) || bytes < UINT64_C(1) << 20 || bytes >= UINT64_C(1) << 55)
+        return false;
+    *ret = (EchRounded){bytes, 0};
+    return true;
+}
+
 /* What stands before a comma at the beginning of a line whose figures begin at @at: "After init actor model". */
 static void label_of_phrase(EchPoolSays *s, EchWords line, size_t at)
 {
@@ -585,7 +602,7 @@ static void read_device(EchPoolSays *s, EchWords line)
     s->beside = MAX(s->beside, used.bytes - MIN(used.bytes, held));
 }
 
-/* "Allocated: 0.53 GB, reserved 0.91 GB", "max_memory_allocated: 12.3 GiB", "occupied memory:2.47 GB": people's own words, with units, before
+/* "Allocated: 0.53 GB, reserved 0.91 GB", "max_memory_allocated: 12.3 GiB", "occupied memory:2.47 GB": people's own words, with units or in bytes, before
  * which "After init actor model, " may tell when. */
 static bool read_own_words(EchPoolSays *s, EchWords line)
 {
@@ -609,7 +626,7 @@ static bool read_own_words(EchPoolSays *s, EchWords line)
                 gap++;
             EchWords number = {line.text + at + n + gap, line.n - at - n - gap};
             used = 1;
-            if (!ech_rounded_parse(number.text, number.n, &size, &used) && !size_of_unit(number, line.text + at + n, gap, &size))
+            if (!ech_rounded_parse(number.text, number.n, &size, &used) && !size_of_unit(number, line.text + at + n, gap, &size) && !plain_bytes(number, &size))
                 continue;
             if (!any)
                 label_of_phrase(s, line, at);
@@ -719,6 +736,16 @@ static void say_growth(const EchPoolSays *s, EchDiag *diag)
                         s->live ? "" : ", or pieces that were freed do not fit what is asked for next");
 }
 
+/* Peaks of the readings alone do not explain what was held when they began. */
+static void say_earlier(const EchPoolSays *s, EchDiag *diag)
+{
+    g_autofree char *peak = ech_format_bytes(s->live), *first = ech_format_bytes(s->first_held);
+    ech_diag_remark(diag,
+                    "PyTorch held %s at the first of these readings already, and each peak (Max_MA) is of the time since the reading before alone: at most %s "
+                    "in them. What is held is kept from an earlier peak, most likely, and no fragmentation shows: readings from before it would tell",
+                    first, peak);
+}
+
 /* Why more is held than is in use. */
 static void say_gap(const EchPoolSays *s, bool beside, EchDiag *diag)
 {
@@ -751,10 +778,10 @@ static void say_gap(const EchPoolSays *s, bool beside, EchDiag *diag)
                               "torch.cuda.max_memory_reserved(), or torch.cuda.memory_summary()");
     if (!peaks)
         return;
-    EchBytes more = s->held - MIN(s->held, s->live);
-    g_autofree char *peak = ech_format_bytes(s->live), *all = ech_format_bytes(s->held), *over = ech_format_bytes(more),
+    EchBytes more = s->held - MIN(s->held, s->live), loose = s->anew ? MIN(more, s->grown) : more;
+    g_autofree char *peak = ech_format_bytes(s->live), *all = ech_format_bytes(s->held), *over = ech_format_bytes(loose),
                     *later = ech_format_bytes(s->later_live);
-    if (more > s->held / 10)
+    if (loose > s->held / 10)
         ech_diag_remark(
             diag,
             "at the fullest tensors took %s, and PyTorch held up to %s: %s that no tensors needed at once, in pieces of sizes that were not asked for "
@@ -763,6 +790,8 @@ static void say_gap(const EchPoolSays *s, bool beside, EchDiag *diag)
             beside ? ""
                    : ". PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True mostly avoids it (not on Windows); 'echelon alloc' of a memory snapshot "
                      "says which setting does");
+    else if (more > s->held / 10)
+        say_earlier(s, diag);
     else
         ech_diag_remark(diag,
                         "at the fullest tensors took %s of the %s: what is held is what the peak needed, kept for the next one, and hardly fragmented. "

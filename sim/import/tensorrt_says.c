@@ -194,6 +194,13 @@ bool ech_tensorrt_says_line(EchTensorrtSays *says, EchWords line)
         says->others[CACHE] = size.bytes;
         return true;
     }
+    /* Until February 2024: "Allocate 33554432000 bytes for k/v cache.", "Using 64000 tokens in paged KV cache." */
+    if (ech_words_size_before(line, " for k/v cache", &size)) {
+        says->others[CACHE] = size.bytes;
+        return true;
+    }
+    if (ech_words_have(line, " tokens in paged KV cache"))
+        return ech_words_number_after(line, "Using ", &says->tokens);
     if (ech_words_have(line, "Peak memory usage of TRT CPU/GPU memory allocators"))
         return mib_after(ech_words_after(line, "allocators: CPU "), "GPU ", &says->building);
     return read_change(says, line);

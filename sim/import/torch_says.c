@@ -7,7 +7,7 @@
  * kRoundLarge; the same in HIP, XPU and NPU builds). */
 static const EchBytes SMALL = 1 << 20, SEGMENT_OF_SMALL = 2 << 20, MIDDLE = 10 << 20, SEGMENT_OF_MIDDLE = 20 << 20, ROUND = 2 << 20;
 
-enum { MAX_PROCESSES = 32 };
+enum { MAX_PROCESSES = 32, MAX_LATER = 16 };
 
 typedef enum { CUDA, HIP, XPU, NPU, MPS } Backend;
 
@@ -21,7 +21,11 @@ struct EchTorchSays {
     bool any, async; /* cudaMallocAsync rather than PyTorch's own */
     bool foreach;    /* the traceback before it ends in an optimizer that takes all parameters at once */
     Backend backend;
-    uint64_t others; /* sentences after the first that say something else */
+    uint64_t others;                /* sentences after the first that say something else, */
+    EchTorchSays *later[MAX_LATER]; /* of which these came first */
+    unsigned n_later;
+    bool has_device, has_rank; /* which one refused, and of which process of several */
+    uint64_t device, rank;
     bool has_request, has_capacity, has_free, has_allocated, has_unallocated, has_allowed, has_own, has_private, has_reserve;
     EchRounded request, capacity, free, allocated, unallocated, allowed;
     EchRounded own;        /* of this process, as the driver counts it */
@@ -39,6 +43,8 @@ EchTorchSays *ech_torch_says_new(void)
 
 void ech_torch_says_free(EchTorchSays *says)
 {
+    for (unsigned i = 0; says && i < says->n_later; i++)
+        g_free(says->later[i]);
     g_free(says);
 }
 
@@ -138,28 +144,48 @@ static void read_preemptive(EchTorchSays *s, EchWords line)
     s->has_unallocated = s->has_allocated;
 }
 
-static bool is_async(EchWords line)
+/* "GPU 1 has a total capacity of", "(NPU 0; 32.00 GiB total capacity;", "on device 0 would exceed"; "[rank2]:", "(VllmWorker rank=1 pid=4711)". */
+static void read_whose(EchTorchSays *s, EchWords before, EchWords sentence)
 {
-    return ech_words_have(line, "would exceed allowed memory. (out of memory)");
+    static const char *const devices[] = {"GPU ", "NPU ", "XPU ", " on device "};
+    for (size_t i = 0; i < G_N_ELEMENTS(devices) && !s->has_device; i++)
+        s->has_device = ech_words_number_after(sentence, devices[i], &s->device);
+    s->has_rank = ech_words_number_after(before, "rank", &s->rank) || ech_words_number_after(before, "Rank", &s->rank);
 }
 
-static bool is_preemptive(EchWords line)
+/* Whether both sentences are of one refusal: each process of several tells of its own, and often twice, or the beginning of it again. */
+static bool is_same(const EchTorchSays *a, const EchTorchSays *b)
 {
-    return ech_words_have(line, "Allocation was preemptively rejected because it would exceed");
+    bool whole = a->has_allocated && b->has_allocated;
+    return a->request.bytes == b->request.bytes && (!whole || (a->allocated.bytes == b->allocated.bytes && a->free.bytes == b->free.bytes)) &&
+           (!a->has_device || !b->has_device || a->device == b->device);
 }
 
-bool ech_torch_says_line(EchTorchSays *says, EchWords line, EchWords sentence)
+static bool is_told(const EchTorchSays *says, const EchTorchSays *s)
+{
+    bool told = is_same(says, s);
+    for (unsigned i = 0; i < says->n_later && !told; i++)
+        told = is_same(says->later[i], s);
+    return told;
+}
+
+bool ech_torch_says_line(EchTorchSays *says, EchWords before, EchWords line, EchWords sentence)
 {
     if (!says->any && (ech_words_have(line, "Traceback (most recent call last)") || ech_words_have(line, ", in _multi_tensor_")))
         says->foreach = ech_words_have(line, ", in _multi_tensor_");
     EchTorchSays s = {.any = true, .foreach = says->foreach};
     /* Its words may go on in the next line. */
+    static const char *const openings[] = {" out of memory. Tried", "can NOT allocate memory block", "MPS backend out of memory"};
     const char *at = ech_words_find(sentence, "Tried to allocate ");
-    bool async = is_async(line), preemptive = is_preemptive(line),
-         tried = at && (size_t)(at - sentence.text) < line.n && ech_words_size_after(sentence, "Tried to allocate ", &s.request);
+    bool async = ech_words_begin(line, sentence, "would exceed allowed memory. (out of memory)"),
+         preemptive = ech_words_begin(line, sentence, "Allocation was preemptively rejected because it would exceed"),
+         begun = at && (size_t)(at - sentence.text) < line.n;
+    for (size_t i = 0; i < G_N_ELEMENTS(openings) && at && !begun; i++)
+        begun = ech_words_begin(line, sentence, openings[i]);
+    bool tried = begun && ech_words_size_after(sentence, "Tried to allocate ", &s.request);
     if (!async && !preemptive && !tried)
         return false;
-    s.backend = backend_of(line);
+    s.backend = backend_of(sentence);
     if (tried) {
         s.has_request = true;
         /* Up to the next one. */
@@ -174,11 +200,14 @@ bool ech_torch_says_line(EchTorchSays *says, EchWords line, EchWords sentence)
     } else {
         async ? read_async(&s, sentence) : read_preemptive(&s, sentence);
     }
-    s.backend = backend_of(sentence);
-    if (!says->any)
+    read_whose(&s, before, sentence);
+    if (!says->any) {
         *says = s;
-    else
-        says->others += says->request.bytes != s.request.bytes || says->allocated.bytes != s.allocated.bytes || says->free.bytes != s.free.bytes;
+    } else if (!is_told(says, &s)) {
+        says->others++;
+        if (says->n_later < MAX_LATER)
+            says->later[says->n_later++] = g_memdup2(&s, sizeof s);
+    }
     return true;
 }
 
@@ -329,66 +358,157 @@ static void say_limit(const EchTorchSays *s, EchDiag *diag)
                     s->has_free ? "; of the device " : "", s->has_free ? device : "", s->has_free ? " are free" : "");
 }
 
+/* What is free and unused against what was asked for. */
+typedef enum { OF_RESERVE, OF_FREE, ROUNDED_AWAY, OF_SEGMENT, FULL, OF_PIECES, ABSURD, TOO_MUCH, N_VERDICTS } Verdict;
+
+static Verdict verdict_of(const EchTorchSays *s)
+{
+    EchBytes asked = s->request.bytes, segment = segment_of(s), left = free_of(s), room = ech_bytes_add(left, s->unallocated.bytes);
+    double slack = s->request.slack + s->unallocated.slack + (s->has_allowed ? s->allowed.slack + s->allocated.slack : s->free.slack),
+           over = (double)asked - (double)room;
+    if (s->has_reserve && asked > s->reserve.bytes)
+        return OF_RESERVE;
+    if ((double)segment + slack <= (double)left)
+        return OF_FREE;
+    if (over > -slack && over <= slack)
+        return ROUNDED_AWAY;
+    if (over < 0 && s->unallocated.bytes < asked && left >= asked && segment > left)
+        return OF_SEGMENT;
+    if (over < 0)
+        return -over < (double)s->capacity.bytes / 50 ? FULL : OF_PIECES;
+    return asked >= UINT64_C(64) << 40 /* more than the largest machines have */ ? ABSURD : TOO_MUCH;
+}
+
 static void say_verdict(const EchTorchSays *s, EchDiag *diag)
 {
-    EchBytes asked_for = s->request.bytes, segment = segment_of(s), left = free_of(s), room = ech_bytes_add(left, s->unallocated.bytes);
+    EchBytes left = free_of(s), room = ech_bytes_add(left, s->unallocated.bytes), missing = s->request.bytes - MIN(s->request.bytes, room),
+             spare_bytes = room - MIN(room, s->request.bytes);
     const char *free_what = is_limited(s) ? "what the limit leaves" : "what is free";
-    g_autofree char *asked = ech_format_bytes(asked_for), *free = ech_format_bytes(left), *cache = ech_format_bytes(s->unallocated.bytes),
-                    *together = ech_format_bytes(room), *live = ech_format_bytes(s->allocated.bytes), *whole = ech_format_bytes(segment),
-                    *reserve = ech_format_bytes(s->reserve.bytes);
-    double slack = s->request.slack + s->unallocated.slack + (s->has_allowed ? s->allowed.slack + s->allocated.slack : s->free.slack);
-    double over = (double)asked_for - (double)room;
+    g_autofree char *asked = ech_format_bytes(s->request.bytes), *free = ech_format_bytes(left), *cache = ech_format_bytes(s->unallocated.bytes),
+                    *together = ech_format_bytes(room), *live = ech_format_bytes(s->allocated.bytes), *whole = ech_format_bytes(segment_of(s)),
+                    *reserve = ech_format_bytes(s->reserve.bytes), *spare = ech_format_bytes(spare_bytes), *all = ech_format_bytes(s->capacity.bytes),
+                    *more = ech_format_bytes(missing);
     if (is_limited(s))
         say_limit(s, diag);
-    if (s->has_reserve && asked_for > s->reserve.bytes) {
+    switch (verdict_of(s)) {
+    case OF_RESERVE:
         ech_diag_remark(diag, "%s asked for is more than an expandable segment may become, %s: expandable_segments_reserve sets that", asked, reserve);
-    } else if ((double)segment + slack <= (double)left) {
-        say_free_all_the_same(s, left, diag);
-    } else if (over > -slack && over <= slack) {
+        break;
+    case OF_FREE: say_free_all_the_same(s, left, diag); break;
+    case ROUNDED_AWAY:
         ech_diag_remark(
             diag,
             "%s asked for, and about as much free (%s) and held unused (%s) together: the figures are too rounded to tell whether another setting of "
             "the allocator would have served it",
             asked, free, cache);
-    } else if (over < 0 && s->unallocated.bytes < asked_for && left >= asked_for && segment > left) {
+        break;
+    case OF_SEGMENT:
         ech_diag_remark(diag, "%s asked for, for which PyTorch takes %s from the device, and %s were free: a little less in use is enough", asked, whole, free);
-    } else if (over < 0 && (double)room - (double)asked_for < (double)s->capacity.bytes / 50) {
-        g_autofree char *spare = ech_format_bytes(room - asked_for), *all = ech_format_bytes(s->capacity.bytes);
+        break;
+    case FULL:
         ech_diag_remark(
             diag,
             "the device is full: %s more were asked for beside %s of tensors, of %s in all. What is free (%s) and what PyTorch holds unused (%s) would "
             "have served this request at best, under %s=expandable_segments:True, and left %s for those after it: use less (smaller batch, checkpointing, "
             "offload), or a larger card",
             asked, live, all, free, cache, setting_of(s->backend), spare);
-    } else if (over < 0) {
+        break;
+    case OF_PIECES:
         ech_diag_remark(
             diag,
             "%s would fit into %s (%s) and what PyTorch holds unused (%s): the latter lies in pieces that are too small, partly used or of "
             "another stream; %s=expandable_segments:True can join them (not on Windows), and 'echelon alloc' of a memory snapshot says which setting "
             "does",
             asked, free_what, free, cache, setting_of(s->backend));
-    } else if (asked_for >= UINT64_C(64) << 40) { /* more than the largest machines have */
+        break;
+    case ABSURD:
         ech_diag_remark(
             diag,
             "%s asked for at once: no machine has as much, and the size came out wrong (a negative or uninitialised dimension, two arrays that were "
             "to go element by element and went all against all, a damaged file); what is free does not matter",
             asked);
-    } else {
-        g_autofree char *more = ech_format_bytes(asked_for - room);
+        break;
+    case TOO_MUCH:
         ech_diag_remark(diag,
                         "no setting of the allocator would have served it: %s asked for, %s free and unused together, %s too much beside %s in use: use less "
                         "(smaller batch, checkpointing, offload) or %s",
                         asked, together, more, live, is_limited(s) ? "raise the limit" : "a larger card");
+        break;
+    case N_VERDICTS: break;
     }
+}
+
+/* Whether the message tells all that a verdict takes. */
+static bool is_known(const EchTorchSays *s)
+{
+    return s->has_request && s->has_allocated && (s->has_unallocated || s->async) && (s->has_free || s->has_allowed);
+}
+
+/* Whether others hold more than PyTorch. */
+static bool are_others_first(const EchTorchSays *s)
+{
+    Rest rest = rest_of(s);
+    return !s->async && s->backend != MPS && MAX(rest.others, rest.told ? 0 : rest.beside) > reserved_of(s);
+}
+
+/* "GPU 2 (rank 2)". Owned by the caller. */
+static char *whose(const EchTorchSays *s)
+{
+    g_autofree char *rank = s->has_rank ? g_strdup_printf("rank %" G_GUINT64_FORMAT, s->rank) : NULL,
+                    *device = s->has_device ? g_strdup_printf("%s %" G_GUINT64_FORMAT, s->backend == NPU ? "NPU" : "GPU", s->device) : NULL;
+    if (device && rank)
+        return g_strdup_printf("%s (%s)", device, rank);
+    return g_strdup(device ? device : rank ? rank : "a process that is not named");
+}
+
+/* What it comes to for one of those after the first, in a few words. Owned by the caller. */
+static char *gist_of(const EchTorchSays *s)
+{
+    static const char *const gists[N_VERDICTS] = {"more than an expandable segment may become",
+                                                  "as much was free",
+                                                  "about as much free and held unused together",
+                                                  "a little less in use is enough",
+                                                  "the device is full",
+                                                  NULL,
+                                                  "a size that came out wrong",
+                                                  "more than is free and unused together"};
+    Rest rest = rest_of(s);
+    g_autofree char *cache = ech_format_bytes(s->unallocated.bytes), *others = ech_format_bytes(MAX(rest.others, rest.beside));
+    if (!is_known(s) || s->async || s->backend == MPS)
+        return g_strdup("");
+    if (are_others_first(s))
+        return g_strdup_printf(": others hold %s", others);
+    if (is_limited(s))
+        return g_strdup(": a limit of its own refused");
+    return verdict_of(s) == OF_PIECES ? g_strdup_printf(": it would fit into what is free and what PyTorch holds unused (%s)", cache)
+                                      : g_strdup_printf(": %s", gists[verdict_of(s)]);
+}
+
+/* Which of several devices and processes refused, and which others did. */
+static void say_whose(const EchTorchSays *s, EchDiag *diag)
+{
+    g_autofree char *first = whose(s), *gist = gist_of(s);
+    if (s->others == 0) {
+        if (s->has_rank || (s->has_device && s->device))
+            ech_diag_remark(diag, "refused %s %s", s->has_device ? "on" : "to", first);
+        return;
+    }
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (unsigned i = 0; i < s->n_later; i++) {
+        const EchTorchSays *other = s->later[i];
+        g_autofree char *name = whose(other), *asked = ech_format_bytes(other->request.bytes), *of_it = gist_of(other);
+        g_string_append_printf(text, "%s%s, %s%s", i ? "; " : "", name, asked, strcmp(gist, of_it) == 0 ? " likewise" : of_it);
+    }
+    if (s->others > s->n_later)
+        g_string_append_printf(text, "; and %" G_GUINT64_FORMAT " more", s->others - s->n_later);
+    ech_diag_remark(diag, "told here: the first of %" G_GUINT64_FORMAT " refusals in the text, %s. Also %s", s->others + 1, first, text->str);
 }
 
 static void say(const EchTorchSays *s, EchDiag *diag)
 {
-    bool cuda = s->backend == CUDA || s->backend == HIP,
-         known = s->has_request && s->has_allocated && (s->has_unallocated || s->async) && (s->has_free || s->has_allowed);
+    bool cuda = s->backend == CUDA || s->backend == HIP, first = are_others_first(s); /* then that comes before the verdict on this process */
     Rest rest = rest_of(s);
-    /* The most of it: before the verdict on this process. */
-    bool first = !s->async && s->backend != MPS && MAX(rest.others, rest.told ? 0 : rest.beside) > reserved_of(s);
+    say_whose(s, diag);
     if (is_too_large_a_piece(s)) {
         g_autofree char *asked = ech_format_bytes(s->request.bytes), *all = ech_format_bytes(s->capacity.bytes);
         ech_diag_remark(diag,
@@ -398,7 +518,7 @@ static void say(const EchTorchSays *s, EchDiag *diag)
                         asked, all);
         return;
     }
-    if (!known) {
+    if (!is_known(s)) {
         g_autofree char *live = ech_format_bytes(reserved_of(s)), *asked = ech_format_bytes(s->request.bytes), *all = ech_format_bytes(s->capacity.bytes);
         bool had_room = s->has_capacity && ech_bytes_add(reserved_of(s), s->request.bytes) < s->capacity.bytes;
         if (s->has_allocated && s->has_request && had_room)

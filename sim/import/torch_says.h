@@ -14,8 +14,9 @@ EchTorchSays *ech_torch_says_new(void) G_GNUC_WARN_UNUSED_RESULT;
 void ech_torch_says_free(EchTorchSays *says);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchTorchSays, ech_torch_says_free)
 
-/** Whether @line begins one of its sentences, which @sentence goes on with. The first one counts; others that say something else are counted. */
-bool ech_torch_says_line(EchTorchSays *says, EchWords line, EchWords sentence);
+/** Whether @line, behind what a log put @before it, begins one of its sentences, which @sentence goes on with. The first one counts; of others that say
+ * something else it is told which device and process they are of. */
+bool ech_torch_says_line(EchTorchSays *says, EchWords before, EchWords line, EchWords sentence);
 /** Whether a sentence was read. */
 bool ech_torch_says_any(const EchTorchSays *says);
 /** Puts what is in use into @builder, the request as an allocation and the sums as properties; says in @import what it comes to. */

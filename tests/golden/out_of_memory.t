@@ -123,6 +123,7 @@ no allocator needs less than 4.50 GiB
 
 GPU_0_bfc refused 1.50 GiB: 3 GiB of its limit of 4 GiB were in use, 1 GiB free in 1 piece, the largest 1 GiB
 use, not fragmentation: 512 MiB too much, however the chunks lie. Use less at a time (a smaller batch, rematerialisation, offload), or raise the limit of 4 GiB where the device has more: XLA_PYTHON_CLIENT_MEM_FRACTION (JAX, .75 unless set), per_process_gpu_memory_fraction or memory_limit (TensorFlow)
+1 more refusal in the text, by other processes or later, is not told here
 
 allocator            failed  peak live  reserved    frag     waste   largest  segments  smallest
 bfc, as recorded          1      3 GiB     4 GiB   whole       0 B     1 GiB         1  4.50 GiB
@@ -155,6 +156,7 @@ echelon: said.txt: the text says that the device's memory ran out (line 1: 'Runt
 exit 1
 $ echelon info - <tests/fuzz/corpus/out_of_memory/shares.txt
 -: out_of_memory
+- refused on GPU 0 (rank 0)
 - no setting of the allocator would have served it: 2 GiB asked for, 768 MiB free and unused together, 1.25 GiB too much beside 17 GiB in use: use less (smaller batch, checkpointing, offload) or a larger card
 - 4.25 GiB are other processes', by number 77 (4.25 GiB): nvidia-smi (rocm-smi) names them; what they hold, no setting of this one frees
 - 2 GiB of this process are not PyTorch's: the context, libraries that allocate for themselves (NCCL, cuBLAS, JAX, TensorFlow)
@@ -178,7 +180,7 @@ held, most first
 room for 3 GiB have: tpu-v2 (7.48 GiB, and 1 like it), tpu-v4 (15.2 GiB, and 2 like it), tpu-v6e (31.2 GiB), tpu7x (94.7 GiB, and 1 like it), tpu-8i (142 GiB)
 $ echelon info tests/fuzz/corpus/out_of_memory/vllm.txt
 tests/fuzz/corpus/out_of_memory/vllm.txt: out_of_memory
-- vLLM means to take 36 GiB (0.9 of 40 GiB), and 30 GiB were free when it began
+- vLLM means to take 36 GiB on GPU 0 (0.9 of 40 GiB), and 30 GiB were free when it began: 6 GiB too little
 - 10 GiB were held by others: nvidia-smi names them (an earlier run that has not ended, another server, a desktop), its own context, some 300 to 600 MiB, among them. Free that; --gpu-memory-utilization 0.75 or less passes this check too, and weights, the peak of a trial run and the KV cache then have to fit into so much less
 held, most first
         10 GiB  held by others
@@ -199,7 +201,7 @@ $ echelon alloc tests/fuzz/corpus/out_of_memory/llama.txt; echo exit $?
 tests/fuzz/corpus/out_of_memory/llama.txt: out_of_memory, 3 events; device memory 80 GiB, assumed (--device or --capacity says it)
 no allocator needs less than 6.50 GiB
 
-llama.cpp was refused 2 GiB, with 4.50 GiB that it tells of on that device
+llama.cpp was refused 2 GiB on GPU 1, with 4.50 GiB that it tells of on that device
 fewer layers on this device (-ngl, --tensor-split), a shorter context (-c) or a KV cache of 8 bits (--cache-type-k q8_0), a smaller batch (-ub) need less of it
 
 these are sums, not where each array lay: whether another allocator or setting had served the request, no replay of them tells

@@ -32,6 +32,23 @@ static const struct {
     {"deepspeed.txt", "PyTorch holds 20.2 GiB of the device, 512 MiB of that are tensors, 19.8 GiB lie unused (before step)",
      "PyTorch's tensors, at the fullest", 20 * GIB},
     {"deepspeed.txt", "that peak was at 'initialize [begin]'; afterwards tensors took at most 512 MiB", NULL, 0},
+    /* Its peaks are each of the time since the reading before: what was held at the first is of an earlier one. */
+    {"deepspeed_excerpt.txt", "PyTorch held 24 GiB at the first of these readings already", "held by PyTorch besides", 45 * GIB / 2},
+    {"deepspeed_excerpt.txt", "no fragmentation shows", "PyTorch's tensors, at the fullest", 2 * GIB},
+    {"deepspeed_grows.txt", "PyTorch held up to 20 GiB: 8 GiB that no tensors needed at once", NULL, 0},
+    {"counters.txt", "at the fullest tensors took 30 GiB of the 32.5 GiB", "held by PyTorch besides", 34896609280 - 30 * GIB},
+    {"smi_idle.txt", "GPU 0 (NVIDIA L4): 0 B of 22.5 GiB in use", "in use", 0},
+    {"ollama_gpus.txt", "GPU 0 (NVIDIA L4): 16 GiB of 22 GiB in use", "in use", 16 * GIB},
+    {"ollama_gpus.txt", "GPU 1 (AMD Radeon RX 7900): 16 GiB of 24 GiB in use", NULL, 0},
+    {"ollama_2024.txt", "GPU 0: 4 GiB of 16 GiB in use", "in use", 4 * GIB},
+    {"llama_devices.txt", "GPU 0 (AMD Radeon RX 7600 (RADV NAVI33)): 2 GiB of 8 GiB in use", "in use", 2 * GIB},
+    {"llama_devices.txt", "most room: GPU 1, 20.0 GiB free; --device Vulkan1 runs there", NULL, 0},
+    {"llama_metal.txt", "its GPU may take 8 GiB (recommendedMaxWorkingSetSize), and 9 GiB were in its buffers: 1 GiB too much", "KV, Metal", GIB / 2},
+    {"llama_metal.txt", "the Mac's memory that its GPU may take ran out", NULL, 0},
+    {"llama_host.txt", "llama.cpp reckoned with 10 GiB of the host's memory, which has 64 GiB in all: it fits", "what llama.cpp reckoned with", 10 * GIB},
+    {"tensorrt_llm_old.txt", "the KV cache holds 64000 tokens of all requests together, 512 KiB each", "KV cache", 33554432000},
+    {"vllm_peak.txt", "weights 15 GiB; activations 2.50 GiB; beside PyTorch 512 MiB; 18 GiB left for the KV cache", "activations of the trial run",
+     5 * GIB / 2},
     {"deepspeed.txt", "up to 120 GiB were in use, of about 200 GiB", "held by PyTorch besides", GIB / 4},
     {"megatron.txt", "PyTorch holds 44 GiB of the device, 20.5 GiB of that are tensors, 23.5 GiB lie unused (after 2 iterations)",
      "PyTorch's tensors, at the fullest", 40 * GIB},
@@ -63,7 +80,7 @@ static const struct {
     {"vllm.txt", "a request of 32768 tokens does not fit, it needs 4 GiB, 2 GiB more; --max-model-len 16384 or less does", "KV cache", 2 * GIB},
     {"vllm_usage.txt", "may take 72 GiB (0.9 of 80 GiB); weights 15 GiB; activations 5 GiB; 50 GiB left for the KV cache", "CUDA graphs", 512 * MIB},
     {"vllm_none.txt", "nothing left for the KV cache, 2.50 GiB too little", "weights", 15 * GIB},
-    {"vllm_old.txt", "may take 21.6 GiB (0.9 of 24 GiB); 4 GiB left for the KV cache of 32768 tokens", "KV cache", 4 * GIB},
+    {"vllm_old.txt", "may take 21.6 GiB (0.9 of 24 GiB); beside PyTorch 358 MiB; 4 GiB left for the KV cache of 32768 tokens", "KV cache", 4 * GIB},
     {"vllm_old.txt", "requests of 16384 tokens fit 2 at a time", NULL, 0},
     {"smi.txt", "GPU 0 (NVIDIA GeForce RTX 4090): 20 GiB of 24.0 GiB in use: python -m serve (4711) 12 GiB, Xwayland (4712) 1 GiB", "Xwayland (4712)", GIB},
     {"smi.txt", "7 GiB of that no process in the list holds", "no listed process", 7 * GIB},
@@ -512,6 +529,13 @@ static const struct {
     {"llama_params_fit_impl: projected to use 12288 MiB of device memory vs. 24576 MiB of free device memory\nllama_params_fit_impl: will leave 12288 >= 1024 "
      "MiB of free device memory, no changes needed\nllama_params_fit: successfully fit params to free device memory\n",
      "it fits", "it found others"},
+    {"common_params_fit_impl: projected to use 10240 MiB of host memory vs. 65536 MiB of total host memory\n", "it fits", "the context of each process"},
+    {"index, memory.used [MiB], memory.total [MiB]\n0, 0 MiB, 23034 MiB\n", "GPU 0: 0 B of 22.5 GiB in use", "who holds it"},
+    {"<frozen runpy>:128: RuntimeWarning: 'app.main' found in sys.modules\n"
+     "[2026-01-17 11:03:46,601] [INFO] [utils.py:803:see_memory_usage] MA 4.0 GB         Max_MA 4.0 GB         CA 4.5 GB         Max_CA 4 GB\n"
+     "  0%|          | 0/12000 [00:00<?, ?it/s][2026-01-17 11:03:47,601] [INFO] [utils.py:803:see_memory_usage] MA 8.0 GB         Max_MA 8.0 GB         CA 8.5 "
+     "GB         Max_CA 8 GB\r  1%|          | 9/12000 [00:05<?, 2it/s]",
+     "PyTorch holds 8.50 GiB of the device, 8 GiB of that are tensors", "4.50 GiB"},
 };
 
 START_TEST(in_a_line)

@@ -171,6 +171,25 @@ static const Case of_pytorch[] = {
 };
 
 static const Case of_engines[] = {
+    /* A line may end within the words that it is known by. */
+    {"ValueError: Free memory on device cuda:1 (23.92/24.0 GiB) on startup is less\nthan desired GPU memory utilization (0.999, 23.98 GiB). Decrease GPU "
+     "memory\n"
+     "utilization or reduce GPU memory used by other processes.",
+     "vLLM means to take 24.0 GiB on GPU 1 (0.999 of 24 GiB), and 23.9 GiB were free when it began: 61 MiB too little", 25748328940, "held by others", 85899346,
+     NULL},
+    {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 96.00 MiB on device\n4: cudaMalloc failed: out of memory", "llama.cpp was refused 96 MiB on GPU 4",
+     96 * MIB, NULL, 0, NULL},
+    {"E stream_executor/cuda/cuda_driver.cc:600] failed to\nallocate 512.00M (536870912 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY",
+     "the framework's pool was refused 512 MiB", 512 * MIB, NULL, 0, NULL},
+    /* Both lines are of one refusal. */
+    {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 96.00 MiB on device 3: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to "
+     "allocate "
+     "CUDA3 buffer of size 100664320\n",
+     "llama.cpp was refused 96 MiB on GPU 3", 96 * MIB, NULL, 0, NULL},
+    {"level=INFO source=memory.go:356 msg=\"offload to cuda\" layers.requested=-1 layers.model=41 layers.offload=9 memory.available=\"[15.5 GiB]\" "
+     "memory.required.full=\"80.0 GiB\" memory.required.kv=\"8.0 GiB\" memory.required.allocations=\"[15.0 GiB]\" memory.weights.total=\"64.0 GiB\" "
+     "memory.graph.full=\"1.0 GiB\"\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 24576.00 MiB on device 0: cudaMalloc failed: out of memory\n",
+     "what was refused is more than all that was free on that GPU (15.5 GiB)", 24 * GIB, NULL, 0, NULL},
     {"Error: llama runner process has terminated: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 1073741824",
      "llama.cpp was refused 1 GiB", GIB, NULL, 0, NULL},
     {"(EngineCore pid=12) ERROR 01-02 03:04:05 [core.py:5] ValueError: Free memory on device cuda:0 (30.00/40.00 GiB) on startup is less than desired GPU "
@@ -196,7 +215,7 @@ static const Case of_engines[] = {
      "size = 1.00 MiB\nllama_kv_cache:      CUDA1 KV buffer size =   512.00 MiB\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on device "
      "1: "
      "cudaMalloc failed: out of memory\n",
-     "llama.cpp was refused 2 GiB, with 4.50 GiB that it tells of on that device", 2 * GIB, "model, CUDA1", 4 * GIB, NULL},
+     "llama.cpp was refused 2 GiB on GPU 1, with 4.50 GiB that it tells of on that device", 2 * GIB, "model, CUDA1", 4 * GIB, NULL},
     {"Exception: Capture cuda graph failed: Failed to allocate memory for batch_prefill_tmp_v with size 1073741824 and alignment 16 in AlignedAllocator",
      "FlashInfer was refused 1 GiB of its workspace", GIB, NULL, 0, "limit_of_a_kernel=true"},
     {"triton.code_gen.OutOfResources: out of resource: shared memoryRequired: 131072Hardware limit: 65536", "of 64 KiB there are: 64 KiB too much", 128 * KIB,
@@ -372,6 +391,10 @@ static const Case of_arrays[] = {
 
 /* Software that no reader knows by its name: what the words say, and whose memory it was. */
 static const Case of_others[] = {
+    {"ggml_metal_init: recommendedMaxWorkingSetSize  = 49152.00 MiB\nggml_metal_add_buffer: error: failed to allocate 'data            ' buffer, size = "
+     "20480.00 "
+     "MiB\n",
+     "iogpu.wired_limit_mb", 20 * GIB, NULL, 0, NULL},
     {"numpy.core._exceptions._ArrayMemoryError: Unable to allocate 3.00 GiB for an array with shape (402653184, 2) and data type float32",
      "3 GiB of the host's memory were refused (line 1: 'numpy", 3 * GIB, NULL, 0, NULL},
     {"MemoryError: Unable to allocate 128. GiB for an array with shape (131072, 131072) and data type float64", "128 GiB of the host's memory", 128 * GIB, NULL,
@@ -551,6 +574,10 @@ static const Case of_tensorflow[] = {
      0, NULL},
     {"ResourceExhaustedError: OOM when allocating tensor of shape [1024,1024] and type half", "the BFC allocator refused 2 MiB, f16[1024,1024]", 2 * MIB, NULL,
      0, NULL},
+    /* How much of the limit was taken from the device is not told: not who had the rest. */
+    {"I bfc_allocator.cc:1100] Sum Total of in-use chunks: 2.00GiB\nI bfc_allocator.cc:1102] Stats:\nLimit:  8589934592\nInUse:  2147483648\nMaxInUse: "
+     "3221225472\n\nW bfc_allocator.cc:491] ******____\nOOM when allocating tensor with shape[1024,1024,256]\n",
+     "6 GiB were free or not taken yet, so it is fragmentation, or the device had less", GIB, "in use", 2 * GIB, "had_bytes=8589934592"},
     {"I bfc_allocator.cc:687] Free at 0x1200000000 of size 256\nI bfc_allocator.cc:696] 3 Chunks of size 1048576 totalling 3.00MiB\n", "3 MiB were in use", 0,
      "chunk of 1 MiB", 3 * MIB, NULL},
     {"I bfc_allocator.cc:800] InUse at 0x7f0000000000 next 5 of size 256\nI bfc_allocator.cc:800] InUse at 0x7f0000000100 next 6 of size 2048\n",
@@ -599,7 +626,7 @@ START_TEST(tried_again)
         g_strconcat(tried, "ggml_backend_cuda_buffer_type_alloc_buffer: allocating 2048.00 MiB on device 0: cudaMalloc failed: out of memory\n", NULL);
     g_autoptr(EchImport) on = ech_test_text(tried, NULL), refused = ech_test_text(failed, NULL);
     ck_assert(on && ech_test_says(on->diag, "nothing failed by that: llama.cpp was refused 4 GiB of scratch memory"));
-    ck_assert(refused && ech_test_says(refused->diag, "llama.cpp was refused 2 GiB"));
+    ck_assert(refused && ech_test_says(refused->diag, "llama.cpp was refused 2 GiB on GPU 0"));
     ck_assert_uint_eq(asked(refused->trace), 2 * GIB);
 }
 END_TEST
@@ -637,6 +664,9 @@ typedef enum {
     RECORDS,
     RECORD,
     FAR_BEHIND,
+    WARNING,
+    BAR,
+    OVERWRITTEN,
     N_AROUND
 } Around;
 
@@ -675,6 +705,11 @@ static char *put_around(const char *text, Around around)
     }
     for (unsigned i = 0; around == FAR_BEHIND && i < 9000; i++)
         g_string_append(out, "step 1 ok\n");
+    /* What Python and tqdm leave before the first line. */
+    if (around == WARNING)
+        g_string_append(out, "<frozen runpy>:128: RuntimeWarning: 'app.main' found in sys.modules after import of package 'app'\n");
+    if (around == BAR || around == OVERWRITTEN)
+        g_string_append_printf(out, "train:   4%%|3         | 80/2000 [01:00<24:00,  1.33it/s, loss=0.5]%s", around == BAR ? "" : "\r  5%|#         | ?\r");
     for (char **line = lines; *line; line++) {
         g_string_append(out, before[around] ? before[around] : "");
         around == RECORDS ? append_escaped(out, *line) : (void)g_string_append(out, *line);
@@ -995,13 +1030,35 @@ START_TEST(several_reports)
     g_autofree char *twice = g_strconcat(first, "\n", first, NULL), *other = g_strconcat(first, "[rank1]: ", NEW "4.00 GiB" ON_24 "1.00 GiB is free.\n", NULL);
     g_autoptr(EchImport) same = ech_test_text(twice, NULL), two = ech_test_text(other, NULL);
     ck_assert_uint_eq(ech_diag_count(same->diag, "reports_after_the_first"), 0);
+    /* Nor is one of which only the beginning is said again. */
+    g_autofree char *cut = g_strconcat(first, "\n", NEW, "2.00 GiB" ON_24 "1.0\n", NULL);
+    g_autoptr(EchImport) again = ech_test_text(cut, NULL);
+    ck_assert_uint_eq(ech_diag_count(again->diag, "reports_after_the_first"), 0);
     ck_assert_uint_eq(ech_diag_count(two->diag, "reports_after_the_first"), 1);
     ck_assert_uint_eq(asked(two->trace), 2 * GIB);
+    g_autofree char *ranks = g_strconcat("[rank2]: ", NEW,
+                                         "2.00 GiB. GPU 2 has a total capacity of 24.00 GiB of which 1.00 GiB is free. Of the allocated memory "
+                                         "22.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n"
+                                         "(Worker rank=0 pid=7) ",
+                                         NEW,
+                                         "512.00 MiB. GPU 0 has a total capacity of 24.00 GiB of which 128.00 MiB is free. Of the "
+                                         "allocated memory 16.00 GiB is allocated by PyTorch, and 7.00 GiB is reserved by PyTorch but unallocated.\n"
+                                         "[rank3]: ",
+                                         NEW,
+                                         "2.00 GiB. GPU 3 has a total capacity of 24.00 GiB of which 1.00 GiB is free. Of the allocated memory "
+                                         "22.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n",
+                                         NULL);
+    g_autoptr(EchImport) three = ech_test_text(ranks, NULL);
+    ck_assert_msg(ech_test_says(three->diag,
+                                "the first of 3 refusals in the text, GPU 2 (rank 2). Also GPU 0 (rank 0), 512 MiB: it would fit into what is free "
+                                "and what PyTorch holds unused (7 GiB); GPU 3 (rank 3), 2 GiB likewise"),
+                  "%s", ech_diag_remarks(three->diag)[0]);
     g_autoptr(EchImport) runtime =
         ech_test_text("Attempting to allocate 4.00G. That was not possible. There are 2.00G free.\n\nAttempting to allocate 1.00G. That was not possible.\n"
                       "\nAttempting to allocate 4.00G. That was not possible.\n",
                       NULL);
     ck_assert_uint_eq(ech_diag_count(runtime->diag, "reports_after_the_first"), 1);
+    ck_assert(ech_test_says(runtime->diag, "1 more refusal in the text"));
     ck_assert_uint_eq(asked(runtime->trace), 4 * GIB);
 }
 END_TEST
@@ -1171,7 +1228,8 @@ static const struct {
     {"systemd-oomd[7]: Killed /user.slice due to memory pressure for /user.slice being 63.93% > 50.00% for > 20s", "want of the host's memory"},
     {"{\"Status\":\"exited\",\"Running\":false,\"OOMKilled\":true,\"ExitCode\":137}", "want of the host's memory"},
     {"OSError: [Errno 28] No space left on device", "that a disk is full"},
-    {"java.lang.OutOfMemoryError: Java heap space", "the host's memory ran out"},
+    {"java.lang.OutOfMemoryError: Java heap space", "-Xmx"},
+    {"FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory", "--max-old-space-size"},
     /* A line that ends by itself, as wide as a terminal: nothing of the next is its. */
     {"time=2025-01-01T00:00:00.000Z level=INFO source=sched.go:731 msg=\"existing models\" gpu=GPU-1 available=\"1.2 GiB\"\nllama_kv_cache_init: failed to "
      "allocate buffer for kv cache\n",
@@ -1388,6 +1446,86 @@ START_TEST(broken_by_a_terminal)
 }
 END_TEST
 
+/* Words of @text in lines of @width at most. Owned by the caller. */
+static char *wrapped(const char *text, size_t width)
+{
+    GString *out = g_string_new(NULL);
+    g_auto(GStrv) words = g_strsplit(text, " ", -1);
+    size_t column = 0;
+    for (char **word = words; *word; word++) {
+        size_t n = strlen(*word);
+        bool fits = column == 0 || column + 1 + n <= width;
+        g_string_append_printf(out, "%s%s", column == 0 ? "" : fits ? " " : "\n", *word);
+        column = fits && column ? column + 1 + n : n;
+    }
+    return g_string_free(out, FALSE);
+}
+
+/* Whether, but for the last, no more than two lines for each narrower one are as wide as the widest, as all that a terminal breaks are. */
+static bool is_uneven(const char *text)
+{
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    size_t n = g_strv_length(lines) - 1, widest = 0, wide = 0;
+    for (size_t i = 0; i <= n; i++)
+        widest = MAX(widest, strlen(lines[i]));
+    for (size_t i = 0; i < n; i++)
+        wide += strlen(lines[i]) == widest;
+    return 2 * (n - wide) >= wide;
+}
+
+/* Mail and editors wrap between words, whatever the width: what is said is the same. */
+START_TEST(wrapped_between_words)
+{
+    static const struct {
+        const Case *cases;
+        size_t n;
+    } all[] = {{of_pytorch, G_N_ELEMENTS(of_pytorch)}, {of_engines, G_N_ELEMENTS(of_engines)}};
+    unsigned seen = 0;
+    for (size_t a = 0; a < G_N_ELEMENTS(all); a++) {
+        for (size_t i = 0; i < all[a].n; i++) {
+            Case c = all[a].cases[i];
+            size_t length = strlen(c.text);
+            for (size_t width = 60; width <= 100 && *c.text != '{' && !strchr(c.text, '\n') && !strstr(c.text, "\\n") && 2 * width < length; width++, seen++) {
+                g_autofree char *text = wrapped(c.text, width);
+                c.text = text;
+                if (is_uneven(text))
+                    check(&c);
+                c.text = all[a].cases[i].text;
+            }
+        }
+    }
+    ck_assert_uint_gt(seen, 300);
+}
+END_TEST
+
+/* All lines but the last may be as wide by chance. */
+START_TEST(wrapped_evenly)
+{
+    g_autoptr(EchImport) import =
+        ech_test_text("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 GiB. GPU\n0 has a total capacity of 15.75 GiB of which "
+                      "14.25 GiB is free. Process 4711\nhas 1.50 GiB memory in use. Of the allocated memory 1.00 GiB is allocated by\n"
+                      "PyTorch, and 256.00 MiB is reserved by PyTorch but unallocated.\n",
+                      NULL);
+    ck_assert(import && ech_test_says(import->diag, "20 GiB asked for, 14.5 GiB free and unused together"));
+}
+END_TEST
+
+/* A paragraph is a sentence however long it is. */
+START_TEST(long_paragraph)
+{
+    g_autoptr(GString) text = g_string_new(NEW "48.00 MiB" ON_24 "32.00 MiB is free. ");
+    for (unsigned i = 0; i < 14; i++)
+        g_string_append_printf(text, "Process %u has 1.00 GiB memory in use. ", 4711 + i);
+    g_string_append(text,
+                    "Including non-PyTorch memory, this process has 9.75 GiB memory in use. Of the allocated memory 9.00 GiB is allocated by PyTorch, and "
+                    "512.00 MiB is reserved by PyTorch but unallocated.");
+    g_autofree char *lines = wrapped(text->str, 64);
+    g_autoptr(EchImport) import = ech_test_text(lines, NULL);
+    ck_assert(import && ech_test_says(import->diag, "4724 (1 GiB): nvidia-smi") &&
+              ech_test_says(import->diag, "48 MiB would fit into what is free (32 MiB) and what PyTorch holds unused (512 MiB)"));
+}
+END_TEST
+
 /* Lines that end there by themselves stay what they are: tables, records, what is indented, what something else logged. */
 START_TEST(lines_of_one_width)
 {
@@ -1443,6 +1581,9 @@ int main(void)
     tcase_add_test(tcase, traces_stay_traces);
     tcase_add_test(tcase, sentences);
     tcase_add_test(tcase, broken_by_a_terminal);
+    tcase_add_test(tcase, wrapped_between_words);
+    tcase_add_test(tcase, wrapped_evenly);
+    tcase_add_test(tcase, long_paragraph);
     tcase_add_test(tcase, lines_of_one_width);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
