@@ -132,6 +132,8 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
         ech_json_add_count(b, "context_bytes", m->context);
         if (m->on_device)
             ech_json_add_count(b, "on_device_bytes", m->on_device);
+        if (ech_report_untold(m))
+            ech_json_add_count(b, "untold_parts_bytes", ech_report_untold(m));
         if (m->managed)
             ech_json_add_count(b, "managed_bytes", m->managed);
         if (m->peak_together)

@@ -391,7 +391,8 @@ static void append_unified(GString *out, const EchReport *report, unsigned colum
     const EchMemoryRun *m = ech_report_memory(report->run, "hbm");
     if (!m || (!m->on_device && !m->managed))
         return;
-    g_autofree char *there = ech_format_bytes(m->on_device), *managed = ech_format_bytes(m->managed);
+    EchBytes untold = ech_report_untold(m);
+    g_autofree char *there = ech_format_bytes(m->on_device), *managed = ech_format_bytes(m->managed), *parts = ech_format_bytes(untold);
     g_autoptr(GString) text = g_string_new(NULL);
     if (m->on_device)
         g_string_printf(text, "Unified memory: %s of it are the device's", there);
@@ -399,8 +400,15 @@ static void append_unified(GString *out, const EchReport *report, unsigned colum
         g_string_printf(text, "Managed memory: up to %s, on the device as far as hbm has room left, else on the host", managed);
     if (m->paged_in + m->paged_out > 0)
         append_pages(text, report, m);
+    else if (untold)
+        g_string_append(text, ", which is not enough.");
     else
         g_string_append(text, m->on_device ? ", which is enough: nothing comes and goes." : "; nothing of it comes and goes.");
+    if (untold)
+        g_string_append_printf(text,
+                               " Up to %s are used in parts, of which the capture does not tell where they lie: what comes and goes of those is not counted, "
+                               "and it may take many times as long.",
+                               parts);
     ech_text_wrap(out, "  ", text->str, columns);
 }
 

@@ -17,7 +17,7 @@ $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --en
 $ echelon run --trace traces/gpt_pytorch_compiled.h100/whole.pretend.gz --device h100-sxm --step last --engine native --pass batch:times=0.5 2>&1 | grep -E '^  It (fits|takes)|batch:'
   after pass batch:times=0.5
   It fits. hbm 2.89 GiB of 78.6 GiB (4 %), host 6 B of 2 TiB (0 %)
-  It takes 7.01 ms, bound by hbm port (61 % of the critical path).
+  It takes 6.99 ms, bound by hbm port (61 % of the critical path).
   - batch: a batch of 4 for 8: 142 arrays have rows of it
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --pass batch:parts=3 2>&1 | grep -E 'batch:'
   after pass batch:parts=3
@@ -42,26 +42,26 @@ A GPT's training step with batches of 4 to 128, on four cards
   4, l4                  yes   84.0 ms    1.000  2.88 GiB      3.22 GiB  hbm port
   4, l40s                yes   22.3 ms    0.265  2.88 GiB      3.22 GiB  hbm port
   4, a100-80             yes   15.8 ms    0.188  2.88 GiB      3.22 GiB  hbm port
-  4, h100-sxm            yes   7.47 ms    0.089  2.88 GiB      3.22 GiB  hbm port
+  4, h100-sxm            yes   7.46 ms    0.089  2.88 GiB      3.22 GiB  hbm port
   8, l4                  yes    136 ms    1.620  4.63 GiB      4.99 GiB  hbm port
   8, l40s                yes   35.8 ms    0.427  4.63 GiB      4.99 GiB  hbm port
   8, a100-80             yes   26.4 ms    0.314  4.63 GiB      4.99 GiB  matrix unit
-  8, h100-sxm            yes   11.8 ms    0.141  4.63 GiB      4.99 GiB  hbm port
-  32, l4                 yes    438 ms    5.217  15.2 GiB      18.6 GiB  hbm port
+  8, h100-sxm            yes   11.8 ms    0.140  4.63 GiB      4.99 GiB  hbm port
+  32, l4                 yes    438 ms    5.218  15.2 GiB      18.6 GiB  hbm port
   32, l40s               yes    115 ms    1.370  15.2 GiB      18.6 GiB  hbm port
   32, a100-80            yes   88.4 ms    1.052  15.2 GiB      18.6 GiB  matrix unit
   32, h100-sxm           yes   37.3 ms    0.444  15.2 GiB      18.6 GiB  hbm port
   64, l4                 NO    stopped           28.5 GiB             -  space
   64, l40s               yes    218 ms    2.593  29.2 GiB      36.7 GiB  hbm port
-  64, a100-80            yes    170 ms    2.022  29.2 GiB      36.7 GiB  matrix unit
-  64, h100-sxm           yes   71.2 ms    0.847  29.2 GiB      36.7 GiB  hbm port
+  64, a100-80            yes    170 ms    2.023  29.2 GiB      36.7 GiB  matrix unit
+  64, h100-sxm           yes   71.1 ms    0.847  29.2 GiB      36.7 GiB  hbm port
   128, l4                NO    stopped           25.3 GiB             -  space
   128, l40s              NO    stopped           56.6 GiB             -  space
-  128, a100-80           yes    335 ms    3.983  57.3 GiB      73.1 GiB  matrix unit
-  128, h100-sxm          yes    139 ms    1.650  57.3 GiB      73.1 GiB  hbm port
-  128 in four, l4        yes    1.67 s   19.924  15.5 GiB      18.6 GiB  hbm port
-  128 in four, l40s      yes    438 ms    5.208  15.5 GiB      18.6 GiB  hbm port
-  128 in four, a100-80   yes    343 ms    4.082  15.5 GiB      18.6 GiB  matrix unit
+  128, a100-80           yes    335 ms    3.984  57.3 GiB      73.1 GiB  matrix unit
+  128, h100-sxm          yes    139 ms    1.651  57.3 GiB      73.1 GiB  hbm port
+  128 in four, l4        yes    1.67 s   19.927  15.5 GiB      18.6 GiB  hbm port
+  128 in four, l40s      yes    438 ms    5.209  15.5 GiB      18.6 GiB  hbm port
+  128 in four, a100-80   yes    343 ms    4.083  15.5 GiB      18.6 GiB  matrix unit
   128 in four, h100-sxm  yes    143 ms    1.707  15.5 GiB      18.6 GiB  hbm port
 
   What changed, and why
@@ -119,7 +119,7 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 3 GiB are there.
   Do first: gradient accumulation in four (2.34 GiB, 15.5 ms a step): for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync().
-  A batch of 3 fits as it is (8 now): 2.44 GiB, 6.39 ms a step, 0.69 times the rows a second.
+  A batch of 3 fits as it is (8 now): 2.44 GiB, 6.37 ms a step, 0.69 times the rows a second.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 1GiB --step last | grep batch
   No smaller batch fits as it is (8 now): one of 1 needs 1.76 GiB.
    2  checkpoint each, micro-batches of 1  1.80 GiB         -        -         -
@@ -139,5 +139,5 @@ $ echelon advise traces/gpt_pytorch.h100 --device l4 --step last --json | sed -n
     "fits" : true,
     "hbm_bytes" : 19108892160,
     "host_bytes" : 0,
-    "makespan_ps" : 513492055215
+    "makespan_ps" : 513477055215
   },

@@ -80,8 +80,8 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   4.52 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.02 GiB, 512 MiB of it the process's context.
-  It takes 12.8 ms, bound by hbm port (52 % of the critical path).
-    It takes 8.0 % longer: 11.8 ms -> 12.8 ms. Along the critical path: +486 us hbm port, +373 us matrix unit, +73 us overhead.
+  It takes 12.7 ms, bound by hbm port (52 % of the critical path).
+    It takes 8.0 % longer: 11.8 ms -> 12.7 ms. Along the critical path: +486 us hbm port, +373 us matrix unit, +73 us overhead.
   Steps: one whole one
     12.7 ms from Optimizer.step#AdamW.step to the next, 201 kernels, at most 4.09 GiB
 
@@ -99,12 +99,12 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --step 1..2 | grep -E 'It takes|alone, from'
-  It takes 51.8 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+  It takes 51.7 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
     ranks 0, 1: steps 1 to 2 of 2 alone, from Optimizer.step#SGD.step to the next: what was asked for before is held as it was then, and takes no time here
 $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep: [{path: step, values: [1, 2, 1..2]}]\n' >$T/e.yaml; echelon run $T/e.yaml | grep -E '^ *(1|2|1\.\.2)  '
-  1     yes   12.7 ms    1.000  4.63 GiB  hbm port
-  2     yes   11.8 ms    0.933  4.63 GiB  hbm port
-  1..2  yes   24.5 ms    1.932  4.63 GiB  hbm port
+  1     yes   12.1 ms    1.000  4.63 GiB  hbm port
+  2     yes   11.8 ms    0.971  4.63 GiB  hbm port
+  1..2  yes   23.9 ms    1.971  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
   It takes 43.1 ms, bound by hbm port (41 % of the critical path).
     It takes 37.7 % less time: 69.2 ms -> 43.1 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
@@ -273,23 +273,23 @@ no allocator needs less than 1 MiB
 no allocator needs less than 2 MiB
 $ for p in '' 'remat:modules=blocks.*' 'shard:over=8'; do echelon run --trace traces/gpt_pytorch_compiled.h100/whole.pretend.gz --device h100-sxm --step last --engine native ${p:+--pass "$p"} 2>/dev/null | grep -E '^  It (fits|takes)|head \(Linear\)  |blocks\.\*\.up|- (remat|shard):'; done
   It fits. hbm 4.62 GiB of 78.6 GiB (6 %), host 6 B of 2 TiB (0 %)
-  It takes 10.8 ms, bound by hbm port (56 % of the critical path).
+  It takes 10.7 ms, bound by hbm port (56 % of the critical path).
     head (Linear)                 2.36 ms   22.0 % ####................  730 us, -, 1.63 ms
     blocks.*.up (Linear)           582 us    5.4 % #...................  200 us, -, 382 us
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %), host 6 B of 2 TiB (0 %)
   It takes 11.5 ms, bound by hbm port (55 % of the critical path).
-    head (Linear)                 2.36 ms   20.5 % ####................  730 us, -, 1.63 ms
+    head (Linear)                 2.36 ms   20.6 % ####................  730 us, -, 1.63 ms
     blocks.*.up (Linear)           783 us    6.8 % #...................  200 us, 200 us, 382 us
   - remat: 72 arrays (1.64 GiB) made again instead of kept: 78 kernels run again, 1.70 ms by their own times
   - remat: these modules are parts of a graph of torch.compile, which decides itself when gradients are computed: 14 steps checkpointed so took 0.8 to 1.3 times the memory that is told; modules compiled one at a time (module.compile()) take what is told
   It fits. hbm 4.14 GiB of 78.6 GiB (5 %), host 6 B of 2 TiB (0 %)
   It takes 11.2 ms, bound by hbm port (41 % of the critical path).
-    head (Linear)                 2.41 ms   21.5 % ####................  730 us, -, 1.68 ms
+    head (Linear)                 2.41 ms   21.6 % ####................  730 us, -, 1.68 ms
     blocks.*.up (Linear)           582 us    5.2 % #...................  200 us, -, 382 us
   - shard: weights and optimizer state (1.01 GiB), and gradients, in parts over 8 devices, 130 MiB and gradients on each, as fully_shard of blocks.* and of the model has them
   - shard: 1.66 GiB of weights are gathered and 1.01 GiB of gradients summed up, in the types that they have
 $ echelon run --trace traces/gpt_pytorch_compiled.h100/checkpointed.pretend.gz --device h100-sxm --step last --engine native 2>/dev/null | grep -E '^  It (fits|takes)|head \(Linear\)  |blocks\.\*\.up'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %), host 6 B of 2 TiB (0 %)
-  It takes 11.4 ms, bound by hbm port (54 % of the critical path).
-    head (Linear)                 2.36 ms   20.6 % ####................  730 us, -, 1.63 ms
+  It takes 11.4 ms, bound by hbm port (55 % of the critical path).
+    head (Linear)                 2.36 ms   20.7 % ####................  730 us, -, 1.63 ms
     blocks.*.up (Linear)           783 us    6.8 % #...................  200 us, 200 us, 382 us
