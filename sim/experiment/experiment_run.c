@@ -580,12 +580,12 @@ static bool exceeds_chip(const EchProgram *program, const EchDevice *device)
 }
 
 /* A program goes to another chip as it was placed. Where that chip has less on-chip memory, its compiler would have placed it otherwise: so does the
- * place pass, unless the user chose passes. Owned. */
+ * place pass, unless the user chose passes; what is no TPU has none to keep it in, whatever passes did. Owned. */
 static EchProgram *place_again(const GPtrArray *passes, EchProgram *program, EchResult *result)
 {
-    bool other = program->platform == ECH_PLATFORM_TPU && program->chip && strcmp(program->chip, result->device->name) != 0 &&
-                 g_strcmp0(result->device->family, "tpu") == 0;
-    for (guint k = 0; k < passes->len; k++)
+    bool other = program->platform == ECH_PLATFORM_TPU && program->chip && strcmp(program->chip, result->device->name) != 0;
+    bool tpu = g_strcmp0(result->device->family, "tpu") == 0;
+    for (guint k = 0; k < passes->len && tpu; k++)
         other &= !ech_pass_is_program(passes->pdata[k]);
     if (!other)
         return ech_program_ref(program);
@@ -606,7 +606,8 @@ static EchProgram *place_again(const GPtrArray *passes, EchProgram *program, Ech
         ech_diag_remark(result->pass_diag, "it keeps more on chip than %s has, and cannot be placed again: %s", result->device->name, error->message);
         return ech_program_ref(program);
     }
-    ech_diag_remark(result->pass_diag, "it keeps more on chip than %s has: placed again as that chip's compiler would (--pass place)", result->device->name);
+    ech_diag_remark(result->pass_diag, "it keeps more on chip than %s has: %s (--pass place)", result->device->name,
+                    tpu ? "placed again as that chip's compiler would" : "all of it lies in hbm");
     return placed;
 }
 
