@@ -935,12 +935,43 @@ static bool take_step(const EchCase *c, EchReplayOptions *options, EchResult *re
     return true;
 }
 
+static void add_word(GString *text, const char *option, const char *value)
+{
+    g_autofree char *quoted = strpbrk(value, " \t\n'\"$*?[]{}();&|<>!#~`\\") ? g_shell_quote(value) : g_strdup(value);
+    g_string_append_printf(text, "%s--%s %s", text->len ? " " : "", option, quoted);
+}
+
+/* What the command line said of the case, for another verb; NULL where it said no more than trace and device, or a file of an experiment says the rest. */
+static char *words_of(const EchExperiment *experiment, const EchCase *c)
+{
+    static const char *const keys[] = {"trace", "device", "format", "beside", "step"};
+    g_autoptr(GString) text = g_string_new(NULL);
+    size_t n = 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        const char *value = ech_yaml_text(c->config, keys[i]);
+        if (value)
+            add_word(text, keys[i], value);
+        n += value != NULL;
+    }
+    const EchYamlNode *passes = ech_yaml_get(c->config, "passes");
+    for (size_t i = 0; passes && i < passes->n; i++)
+        add_word(text, "pass", passes->items[i]->text);
+    for (char **edit = c->edits; *edit; edit++) {
+        bool allocator = g_str_has_prefix(*edit, "allocator=");
+        if (!g_str_has_prefix(*edit, "replay.engine=")) /* which advice chooses itself */
+            add_word(text, allocator ? "allocator" : "set", allocator ? *edit + strlen("allocator=") : *edit);
+        n += !g_str_has_prefix(*edit, "replay.engine=");
+    }
+    return !experiment->path && (n > 2 || (passes && passes->n > 0)) ? g_string_free(g_steal_pointer(&text), FALSE) : NULL;
+}
+
 /* All but the replay itself; @options is filled with defaults, and cleared by the caller. */
 static EchResult *prepare_steps(EchExperiment *experiment, const EchCase *c, EchReplayOptions *options, GError **error)
 {
     g_autoptr(EchResult) result = g_new0(EchResult, 1);
     result->title = *c->label ? g_strdup_printf("%s: %s", experiment->title, c->label) : g_strdup(experiment->title);
     result->settings = g_strdupv(c->edits);
+    result->words = words_of(experiment, c);
     result->pass_diag = ech_diag_new();
     g_autoptr(GPtrArray) passes = NULL;
     if (!read_case(experiment, c, result, &passes, options, error))
@@ -1131,6 +1162,7 @@ void ech_result_free(EchResult *result)
     ech_diag_free(result->pass_diag);
     g_strfreev(result->passes);
     g_strfreev(result->settings);
+    g_free(result->words);
     ech_run_free(result->run);
     g_free(result);
 }
@@ -1152,6 +1184,7 @@ EchReport ech_result_report(const EchResult *result)
         .passes = (const char *const *)result->passes,
         .goal = result->goal,
         .settings = (const char *const *)result->settings,
+        .words = result->words,
         .recorded = {result->allocator, result->released, *result->passes || result->whole ? 0 : result->recorded_peak},
     };
 }

@@ -236,6 +236,8 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
         ech_json_add_text(b, "buffer", name);
     }
     ech_json_add_int(b, "time_ps", f->time);
+    if (ech_report_failed_before(report))
+        ech_json_add_bool(b, "before_the_step", true);
     ech_json_add_count(b, "asked_bytes", f->asked);
     ech_json_add_count(b, "live_bytes", f->live);
     ech_json_add_count(b, "reserved_bytes", f->reserved);

@@ -141,7 +141,7 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --
       "relative" : 1.0534181481898177
     },
 $ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB | grep advise
-  What would make it fit: 'echelon advise', with the same --trace and --device.
+    echelon advise --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB
 $ echelon advise traces/gpt_everything.h100
 echelon advise: expected one trace and --device NAME
 exit 2

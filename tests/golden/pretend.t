@@ -88,10 +88,21 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. hbm 2.98 GiB of 2.61 GiB (114 %)
-  Before that begins 'gpt_train.py:59 (functional.py:3561)' asks for 1000 MiB more in hbm: 2.00 GiB of 2.61 GiB are live, 2.03 GiB reserved.
+  In the steps before 'gpt_train.py:59 (functional.py:3561)' asks for 1000 MiB more in hbm: 2.00 GiB of 2.61 GiB are live, 2.03 GiB reserved.
+  What held the memory:
+     500 MiB  gpt_train.py:49 (linear.py:134)              temporary
+     500 MiB  gpt_train.py:59 (functional.py:3561)         activation
+     268 MiB  gpt_train.py:52 (module.py:1374), 3 of them  parameter
+     160 MiB  gpt_train.py:35, 3 of them                   activation
+     128 MiB  gpt_train.py:35 (linear.py:134), 2 of them   activation
+      96 MiB  gpt_train.py:32 (linear.py:134), 2 of them   activation
+      64 MiB  gpt_train.py:34, 2 of them                   activation
+    62.5 MiB  gpt_train.py:49 (linear.py:134)              activation
+      32 MiB  gpt_train.py:46 (functional.py:2621)         activation
   (1.39 GiB of the 4 GiB of hbm are kept by the driver and the process's context.)
-  What would make it fit: 'echelon advise', with the same --trace and --device.
-  That is before anything ran.
+  What would make it fit:
+    echelon advise --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --set device.memories.hbm.capacity=4GiB
+  That is before anything of it ran.
 
   Kernel times: 165 kernel model. Engine: native (0.1.0).
   - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
@@ -216,7 +227,7 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
   - 56 copies of 12.0 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
 $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm --engine native | grep 'pinning memory'
     pinning memory                 960 us    4.7 % #...................
-    (pinning memory: the host waits while pages of its memory are locked one by one: once for all that PyTorch's cache of pinned memory keeps then)
+    (pinning memory: the host waits while pages of its memory are locked one by one: once, where a cache of pinned memory keeps them, as PyTorch's does)
 $ echelon alloc traces/keras_cnn.h100/cnn.pretend.gz | sed -n '1,9p'
 traces/keras_cnn.h100/cnn.pretend.gz: pretend, 1148 events; device memory 78.6 GiB, what the pretended device had beside its context
 allocations of hbm (--memory: host)

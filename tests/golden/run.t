@@ -59,7 +59,8 @@ stream on small (a device for tests)
   What held the memory:
      954 MiB  in.0
      954 MiB  in.1
-  What would make it fit: 'echelon advise', with the same --trace and --device.
+  What would make it fit:
+    echelon advise --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --set device.memories.hbm.capacity=2.5GB
   That is before anything ran.
 
   Memory at its fullest
@@ -842,7 +843,8 @@ layers on small (a device for tests)
      477 MiB  model.py:7
      381 MiB  one.py:1
     95.4 MiB  table                                     constant
-  What would make it fit: 'echelon advise', with the same --trace and --device.
+  What would make it fit:
+    echelon advise --trace tests/golden/data/layers.ech --device tests/golden/data/small.yaml --set device.memories.hbm.capacity=1.6GB
   Up to there it takes 5 ms, bound by hbm port (100 % of the critical path).
   The whole of it would take at least 10 ms on this device; with no overlap at all 10 ms.
 
@@ -1043,8 +1045,9 @@ beside on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   What held the memory:
        2 GiB  weights
      576 MiB  NCCL's buffers
-  (76.2 GiB of the 80 GiB of hbm are kept by the driver and the runtime.)
-  What would make it fit: 'echelon advise', with the same --trace and --device.
+  (3.81 GiB of the 80 GiB of hbm were set to be available.)
+  What would make it fit:
+    echelon advise --trace tests/golden/data/beside.ech --device h100-sxm --set device.memories.hbm.available=3900MiB
   Up to there it takes 916 us, bound by hbm port (55 % of the critical path).
   The whole of it would take at least 500 us on this device; with no overlap at all 1.12 ms.
 

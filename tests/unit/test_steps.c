@@ -307,6 +307,8 @@ START_TEST(no_room_before)
     ck_assert_ok(run != NULL, error);
     ck_assert(!run->fits && !run->completed);
     ck_assert(run->failure.op == ECH_NONE && run->failure.buffer == small);
+    ck_assert_uint_eq(run->failure.n_holders, 1);
+    ck_assert_uint_eq(run->failure.holders[0].buffer, large);
     ck_assert_uint_eq(run->failure.asked, 3000000000);
     ck_assert_uint_ge(run->failure.live, 6000000000);
 }
