@@ -434,7 +434,7 @@ for (const [name, need] of Object.entries(run.needs))
     verdict.append('p').text('The compiled program needs ' + bytes(need.bytes) + ' of ' + name + ', which has ' + bytes(need.available_bytes) + ': ' + bytes(need.bytes - need.available_bytes) + ' too much.');
 // A plan that reaches beyond its memory is told by what it needs, not by the first buffer that lies outside.
 if (run.failure && !(run.needs[run.failure.memory] && run.needs[run.failure.memory].planned && !run.needs[run.failure.memory].fits))
-  verdict.append('p').text('At ' + time(run.failure.time_ps) + ', ' + (run.failure.buffer || run.failure.op || 'the plan') + ' asks for ' + bytes(run.failure.asked_bytes) + ' in ' + run.failure.memory +
+  verdict.append('p').text((run.failure.before_the_step ? 'In the steps before, ' : 'At ' + time(run.failure.time_ps) + ', ') + (run.failure.buffer || run.failure.op || 'the plan') + ' asks for ' + bytes(run.failure.asked_bytes) + ' in ' + run.failure.memory +
     ': ' + bytes(run.failure.live_bytes) + ' of ' + bytes(run.failure.limit_bytes) + ' are live (' + run.failure.reason + ').');
 
 for (const line of details.said) verdict.append('p').attr('class', 'hint').text(line);

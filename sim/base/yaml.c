@@ -139,7 +139,8 @@ void ech_yaml_prefix(const EchYamlNode *node, GError **error)
 bool ech_yaml_check_keys(const EchYamlNode *map, const char *what, const char *const *keys, GError **error)
 {
     if (map->kind != ECH_YAML_MAP) {
-        ech_yaml_error(map, error, "%s: expected keys and values, one of them '%s'", what, keys[0]);
+        g_autofree char *all = g_strjoinv(", ", (char **)(uintptr_t)keys);
+        ech_yaml_error(map, error, "%s: expected keys with their values, of %s", what, all);
         return false;
     }
     for (size_t i = 0; i < map->n; i++) {
@@ -180,9 +181,9 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(FyDiag, diag_destroy)
 static void reader_error(const Reader *reader, const struct fy_mark *mark, GError **error, const char *text)
 {
     if (mark)
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%d:%d: %s", reader->where, mark->line + 1, mark->column + 1, text);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s:%d:%d: %s", reader->where, mark->line + 1, mark->column + 1, text);
     else
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: %s", reader->where, text);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: %s", reader->where, text);
 }
 
 static void collected_error(Reader *reader, GError **error)
@@ -190,7 +191,7 @@ static void collected_error(Reader *reader, GError **error)
     void *at = NULL;
     const struct fy_diag_error *first = fy_diag_errors_iterate(reader->diag, &at);
     if (first && first->msg)
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%d:%d: %s", reader->where, first->line, first->column, first->msg);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s:%d:%d: %s", reader->where, first->line, first->column, first->msg);
     else
         reader_error(reader, NULL, error, "is not YAML");
 }
@@ -245,12 +246,12 @@ static bool place_node(Reader *reader, GPtrArray *open, char **key, EchYamlNode 
     }
     EchYamlNode *parent = open->pdata[open->len - 1];
     if (parent->kind == ECH_YAML_MAP && ech_yaml_get(parent, *key)) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%u:%u: '%s' stands here twice", reader->where, node->line, node->column, *key);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s:%u:%u: '%s' stands here twice", reader->where, node->line, node->column, *key);
         ech_yaml_free(node);
         return false;
     }
     if (parent->kind == ECH_YAML_MAP && parent->n >= MAX_KEYS) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%u:%u: more than 1024 keys in one map", reader->where, node->line, node->column);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s:%u:%u: more than 1024 keys in one map", reader->where, node->line, node->column);
         ech_yaml_free(node);
         return false;
     }
@@ -327,7 +328,7 @@ static bool check_text(const char *data, size_t n, const char *where, GError **e
         else if (c == '%' && column == 1 && !content)
             wrong = "begins a YAML directive; none is taken";
         if (wrong) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%u:%u: byte 0x%02x %s", where, line, column, (unsigned char)data[at], wrong);
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s:%u:%u: byte 0x%02x %s", where, line, column, (unsigned char)data[at], wrong);
             return false;
         }
         content = content || (c != '\n' && c != '\r' && c != ' ' && c != '\t' && c != '#' && c != 0xfeff && column == 1);

@@ -26,9 +26,9 @@ struct EchYamlNode {
     uint32_t column; /**< From 1. */
 };
 
-/** Reads a document. @where names it in messages. ECH_ERROR_PARSE. */
+/** Reads a document. @where names it in messages. ECH_ERROR_CONFIG. */
 EchYamlNode *ech_yaml_parse(const char *data, size_t n, const char *where, GError **error) G_GNUC_WARN_UNUSED_RESULT;
-/** Reads a file of at most 1 MiB. G_FILE_ERROR or ECH_ERROR_PARSE. */
+/** Reads a file of at most 1 MiB. G_FILE_ERROR or ECH_ERROR_CONFIG. */
 EchYamlNode *ech_yaml_load(const char *path, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 EchYamlNode *ech_yaml_copy(const EchYamlNode *node) G_GNUC_WARN_UNUSED_RESULT;
 void ech_yaml_free(EchYamlNode *node);

@@ -28,6 +28,11 @@ const EchVerb *ech_verbs(size_t *ret_n);
 #include "sim/cli/verbs.def"
 #undef ECH_VERB
 
+/** What ends with exit code 3, and what does not. */
+#define ECH_CLI_DOES_NOT_FIT                                                                                                                                   \
+    "the simulated workload does not fit: a result, with what did not fit, when, and what held the memory; of a sweep, nothing of it fits; of advise, it "     \
+    "does "                                                                                                                                                    \
+    "not fit and no measure but unified memory makes it"
 /** What --beside takes. */
 #define ECH_CLI_BESIDE                                                                                                                                         \
     "a second file of the same run to merge: a memory snapshot beside a Kineto profile, XLA's programs (a dump's folder, or one) beside a capture, a "         \

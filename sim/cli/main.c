@@ -98,6 +98,7 @@ int main(int argc, char **argv)
                       "'echelon help VERB' tells the options of one, with examples; 'echelon help questions [WORD]...' which command answers what; 'echelon "
                       "help experiment' what an experiment's file says, 'echelon help device' a device's; 'echelon run tutorial' is one to begin with.",
                       columns);
+        ech_text_wrap(out, "", "Exit codes: 0 done, 1 failed, 2 wrong usage, 3 " ECH_CLI_DOES_NOT_FIT ".", columns);
         ech_text_wrap(out, "", "--print-man and --print-completion bash|zsh|fish print the manual and completions.", columns);
         ech_cli_print(out->str);
         return argc > 1 ? ECH_EXIT_DONE : ECH_EXIT_USAGE;

@@ -422,7 +422,7 @@ GString *ech_cli_manual(void)
     roff_row(out, "0", "done");
     roff_row(out, "1", "failed");
     roff_row(out, "2", "wrong usage");
-    roff_row(out, "3", "the simulated workload does not fit: a result, with what did not fit, when, and what held the memory");
+    roff_row(out, "3", ECH_CLI_DOES_NOT_FIT);
     roff_row(out, "130, 143",
              "interrupted by SIGINT or SIGTERM: sweeps, searches, advise, alloc and plan have told by then what they had, marked as interrupted");
     g_string_append(out, ".SH ENVIRONMENT\n");

@@ -283,13 +283,19 @@ static void text_held(GString *out, const EchTrace *trace)
     }
 }
 
-/* Devices of @family that would have room for @needed in @percent of their memory, the smallest first; nothing where all have. */
-static void text_family(GString *out, const char *family, EchBytes needed, uint64_t percent, bool refused)
+/* Devices of @family that would have room for @needed in @percent of their memory, and beside it, unless it is in that, for the process's context, the smallest
+ * first; nothing where all have. */
+static void text_family(GString *out, const char *family, EchBytes needed, bool context, uint64_t percent, bool refused)
 {
     enum { SHOWN = 5 };
     g_autoptr(GPtrArray) devices = ech_device_with_room(family, false, needed / percent * 100), all = ech_device_with_room(family, false, 0);
     g_autofree char *size = ech_format_bytes(needed),
                     *part = percent < 100 ? g_strdup_printf(" in %" G_GUINT64_FORMAT " %% of their memory", percent) : g_strdup("");
+    for (guint i = devices->len; i-- > 0 && !context;) {
+        const EchDevice *device = devices->pdata[i];
+        if (ech_bytes_add(needed, ech_device_context(device)) > ech_device_memory(device, "hbm")->available)
+            g_ptr_array_remove_index(devices, i);
+    }
     /* Where every device has, that says nothing of the one that refused. */
     if (!refused && devices->len == all->len)
         return;
@@ -327,15 +333,16 @@ static void text_room(GString *out, const EchTraceInfo *info)
     if (share && (!ech_parse_u64(share, &percent, NULL) || percent == 0 || percent > 100))
         percent = 100;
     EchBytes own = info->peak - held;
+    bool context = ech_trace_get_property(info->trace, "context_held") != NULL;
     if (had && ech_parse_u64(had, &bytes, NULL) && bytes >= own)
         return;
     if (strcmp(family, "any") != 0) {
-        text_family(out, family, own, percent, had != NULL);
+        text_family(out, family, own, context, percent, had != NULL);
         return;
     }
     /* Of a program that XLA compiled for a chip that is not told; of a GPU's memory JAX takes three quarters unless told otherwise. */
-    text_family(out, "tpu", own, 100, false);
-    text_family(out, "gpu", own, 75, false);
+    text_family(out, "tpu", own, context, 100, false);
+    text_family(out, "gpu", own, context, 75, false);
 }
 
 /* Of a message: sums, and what was asked for besides. */

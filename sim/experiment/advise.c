@@ -13,6 +13,7 @@
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"
 #include "sim/trace/ranges.h"
+#include "sim/trace/step.h"
 
 #include <string.h>
 
@@ -276,6 +277,9 @@ static const Measure measures[] = {
      PAGED},
 };
 
+/* Why a measure that does something is of no use for memory. */
+static const char needs_no_less[] = "no less is needed";
+
 /* A measure that is being tried. */
 typedef struct {
     const Measure *measure; /* NULL: another device, or */
@@ -310,6 +314,7 @@ typedef struct {
     bool twice;             /* and differentiates a gradient, too; */
     bool lists;             /* and its optimizer takes all parameters at once. */
     bool several;           /* It runs on several devices. */
+    bool alone;             /* A step alone is asked for: times are those of the run. */
     bool stacks;            /* XLA: arguments are stacks that can be updated a layer at a time. */
     bool donates;           /* Donation saves some and is not enough: what is tried then is tried with it. */
     unsigned jobs;
@@ -330,7 +335,25 @@ static EchCase *vary_memory(const EchCase *from, const char *bytes, GError **err
     return ech_case_vary(from, "hbm", bytes, paths, bytes, error);
 }
 
-static EchAdviceRun run_of(JsonObject *run)
+static JsonArray *steps_of(JsonObject *run)
+{
+    JsonNode *node = json_object_get_member(run, "steps");
+    return node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
+}
+
+/* What a step takes, the last whole one, of a capture that tells steps: the rest of it, uploads and what is done once, is no part of training. 0: not known. */
+static EchTime time_of(const Advise *a, JsonObject *run)
+{
+    JsonArray *steps = a->alone ? NULL : steps_of(run);
+    JsonObject *hbm = ech_member_object(ech_member_object(run, "memories"), "hbm");
+    if (!ech_member_bool(run, "completed") || (hbm && json_object_has_member(hbm, "untold_parts_bytes")))
+        return 0;
+    if (steps)
+        return ech_member_int(json_array_get_object_element(steps, json_array_get_length(steps) - 1), "duration_ps");
+    return a->advice->n_steps > 0 ? 0 : ech_member_int(run, "makespan_ps");
+}
+
+static EchAdviceRun run_of(const Advise *a, JsonObject *run)
 {
     bool fits = ech_member_bool(run, "fits") && ech_member_bool(run, "completed"), narrow = json_object_has_member(run, "may_need_hbm_bytes");
     EchBytes hbm = (EchBytes)ech_run_memory_bytes(run, "hbm");
@@ -343,16 +366,16 @@ static EchAdviceRun run_of(JsonObject *run)
                           .narrow = fits && narrow,
                           .hbm = here,
                           .host = ech_bytes_add((EchBytes)ech_run_memory_bytes(run, "host"), hbm - here),
-                          .makespan = ech_member_bool(run, "completed") ? ech_member_int(run, "makespan_ps") : 0,
+                          .makespan = time_of(a, run),
                           .first = json_object_has_member(run, "brought_first_bytes") ? (EchBytes)ech_member_int(run, "brought_first_bytes") : 0,
                           .early = json_object_has_member(run, "fetched_early_bytes") ? (EchBytes)ech_member_int(run, "fetched_early_bytes") : 0,
                           .once = json_object_has_member(run, "again_at_once_bytes") ? (EchBytes)ech_member_int(run, "again_at_once_bytes") : 0};
 }
 
 /* Another device: what its compiler would keep on chip is its own business. */
-static EchAdviceRun run_of_device(JsonObject *run)
+static EchAdviceRun run_of_device(const Advise *a, JsonObject *run)
 {
-    EchAdviceRun out = run_of(run);
+    EchAdviceRun out = run_of(a, run);
     JsonObject *need = ech_member_object(ech_member_object(run, "needs"), "hbm");
     if (!out.fits && need)
         out.fits = ech_member_bool(need, "fits") && ech_member_bool(run, "completed");
@@ -542,7 +565,7 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     JsonObject *run = json_node_get_object(node);
     const EchAdviceRun before = t->row.run;
     t->last = t->tried;
-    t->row.run = t->row.device ? run_of_device(run) : run_of(run);
+    t->row.run = t->row.device ? run_of_device(a, run) : run_of(a, run);
     if (t->row.captured)
         name_captured(t, run);
     if (t->row.captured && ech_member_bool(run, "ran_out_when_captured")) {
@@ -555,7 +578,7 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
     bool no_less = a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= a->advice->base.hbm;
     if (!t->row.nothing && t->measure && no_less)
-        t->row.nothing = g_strdup("no less is needed");
+        t->row.nothing = g_strdup(needs_no_less);
     if (t->row.captured && no_less && t->row.run.makespan >= a->advice->base.makespan)
         t->row.nothing = g_strdup("no less is needed, and it is no quicker");
     if (t->row.run.fits && a->advice->base.fits && spares_little(a, &t->row.run)) {
@@ -710,7 +733,7 @@ static void settle(const Advise *a, Trial *t)
     t->row.run.fits = false;
     t->row.run.makespan = 0;
     if (t->measure && t->measure->n_goals == 0 && t->row.run.hbm >= a->advice->base.hbm)
-        t->row.nothing = g_strdup("no less is needed");
+        t->row.nothing = g_strdup(needs_no_less);
     if (!t->row.nothing)
         t->row.nothing = nothing_sent(a, t);
 }
@@ -750,7 +773,7 @@ static bool learn_needs(Advise *a, GError **error)
             t->row.error = g_strdup(points[i].error);
             continue;
         }
-        t->row.run = run_of(json_node_get_object(node));
+        t->row.run = run_of(a, json_node_get_object(node));
         settle(a, t);
     }
     ech_sweep_free(points, open->len);
@@ -983,11 +1006,28 @@ static char *undonated_of(const EchProgram *program, JsonArray *remarks)
     return NULL;
 }
 
+/* Which step times are of, where it is not the whole run that they are of. */
+static void tell_step(Advise *a, JsonObject *run, GPtrArray *said)
+{
+    JsonArray *steps = a->alone ? NULL : steps_of(run);
+    a->advice->per = steps || a->alone || a->xla ? "a step" : "in all";
+    if (!steps)
+        return;
+    a->advice->n_steps = json_array_get_length(steps);
+    const char *name = ech_member_text(json_array_get_object_element(steps, (guint)a->advice->n_steps - 1), "name");
+    a->advice->step = g_strconcat(name, ech_mark_is_optimizer(name) ? " to the next" : "", NULL);
+    g_autofree char *time = ech_format_time(a->advice->base.makespan);
+    g_ptr_array_insert(said, (gint)MIN(said->len, 1u),
+                       g_strdup_printf("Its last step, %zu of %zu, from %s, takes %s: times below are of that step, memory is of the whole.",
+                                       a->advice->n_steps, a->advice->n_steps, a->advice->step, time));
+}
+
 /* What is said of the run as it is. @run: in as much memory as it wants; @here: in what there is. */
 static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *program, JsonObject *run, JsonObject *here, const char *lines)
 {
     a->advice->blocks = ech_modules_repeated(trace);
     g_autoptr(GPtrArray) said = ech_explain_run(run);
+    tell_step(a, run, said);
     if (lines)
         g_ptr_array_add(said, g_strdup(lines));
     JsonArray *remarks = json_object_get_array_member(here, "remarks");
@@ -1067,7 +1107,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     const EchMemoryRun *used = ech_report_memory(result->run, "hbm");
     advice->available = used ? used->available : hbm->available;
     advice->context = used ? used->context : 0;
-    advice->base = run_of(json_node_get_object(node));
+    advice->base = run_of(a, json_node_get_object(node));
     const char *short_of = ech_member_text(ech_member_object(json_node_get_object(node), "failure"), "memory");
     if (!advice->base.fits && short_of && strcmp(short_of, "hbm") != 0) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "what is short is the memory '%s'; advice is about hbm", short_of);
@@ -1085,7 +1125,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         lines = lines_of(whole);
         EchBytes planned = advice->base.hbm;
         bool compiled = ech_member_bool(ech_member_object(ech_member_object(json_node_get_object(node), "needs"), "hbm"), "planned");
-        advice->base = run_of(json_node_get_object(roomy_node));
+        advice->base = run_of(a, json_node_get_object(roomy_node));
         advice->base.fits = false;
         advice->base.hbm = compiled ? planned : advice->base.hbm;
     }
@@ -1190,7 +1230,7 @@ static bool try_batches(Advise *a, const uint64_t *sizes, size_t n, uint64_t *fi
     EchSweepPoint *points = run_cases(a, cases, n, error);
     for (size_t i = 0; points && i < n && sizes[i] < *over; i++) {
         g_autoptr(JsonNode) node = points[i].json ? json_from_string(points[i].json, NULL) : NULL;
-        EchAdviceRun run = node ? run_of(json_node_get_object(node)) : (EchAdviceRun){0};
+        EchAdviceRun run = node ? run_of(a, json_node_get_object(node)) : (EchAdviceRun){0};
         if (run.fits && sizes[i] > *fit) {
             *fit = sizes[i];
             a->advice->most = run;
@@ -1209,7 +1249,7 @@ static bool learn_least(Advise *a, GError **error)
     EchSweepPoint *points = roomy ? run_cases(a, &roomy, 1, error) : NULL;
     g_autoptr(JsonNode) node = points && points->json ? json_from_string(points->json, NULL) : NULL;
     if (node)
-        a->advice->most = run_of(json_node_get_object(node));
+        a->advice->most = run_of(a, json_node_get_object(node));
     a->advice->most.fits = false;
     ech_sweep_free(points, points ? 1 : 0);
     return points != NULL;
@@ -1256,6 +1296,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char 
         return NULL;
     Advise a = {.experiment = experiment,
                 .base = base,
+                .alone = ech_yaml_get(base->config, "step") != NULL,
                 .advice = advice,
                 .trials = g_array_new(FALSE, TRUE, sizeof(Trial)),
                 .jobs = jobs,
@@ -1319,6 +1360,7 @@ void ech_advice_free(EchAdvice *advice)
     g_free(advice->summary);
     g_strfreev(advice->given);
     g_strfreev(advice->holds);
+    g_free(advice->step);
     g_free(advice->undonated);
     g_free(advice->blocks);
     g_free(advice->to_capture);
@@ -1370,7 +1412,18 @@ static void print_rows(GString *out, const EchAdvice *advice, Rank of_rank, cons
     }
 }
 
-/* What changes nothing, and what could not be run, by reason. */
+/* " (58 ms, x0.853)" of what takes another time, if it needs no less; else nothing. */
+static char *time_beside(const EchAdvice *advice, const EchAdviceRow *row)
+{
+    enum { TOLD_PART = 100 };
+    EchTime time = row->run.makespan, base = advice->base.makespan;
+    if (g_strcmp0(row->nothing, needs_no_less) != 0 || time == 0 || base == 0 || ABS(time - base) <= base / TOLD_PART)
+        return g_strdup("");
+    g_autofree char *text = ech_format_time(time);
+    return g_strdup_printf(" (%s, x%.3f)", text, (double)time / (double)base);
+}
+
+/* What is of no use for memory, and what could not be run, by reason. */
 static void print_rest(GString *out, const EchAdvice *advice, Rank of_rank, const char *heading, unsigned columns)
 {
     g_autofree bool *said = g_new0(bool, advice->n + 1);
@@ -1388,7 +1441,8 @@ static void print_rest(GString *out, const EchAdvice *advice, Rank of_rank, cons
             const EchAdviceRow *row = &advice->rows[k];
             if (rank(row) != of_rank || strcmp(reason, of_rank == ERROR ? row->error : row->nothing) != 0)
                 continue;
-            g_string_append_printf(text, "%s%s", text->len ? "; " : "", row->label);
+            g_autofree char *time = time_beside(advice, row);
+            g_string_append_printf(text, "%s%s%s", text->len ? "; " : "", row->label, time);
             said[k] = true;
             n_said++;
         }
@@ -1397,6 +1451,17 @@ static void print_rest(GString *out, const EchAdvice *advice, Rank of_rank, cons
         g_string_append_printf(text, ": %s", reason);
         ech_text_wrap(out, "    ", text->str, columns);
     }
+}
+
+static void print_untold(GString *out, const EchAdvice *advice, unsigned columns)
+{
+    bool any = false;
+    for (size_t i = 0; i < advice->n; i++)
+        any |= rank(&advice->rows[i]) == PAGES && advice->rows[i].run.makespan == 0;
+    if (any)
+        ech_text_wrap(out, "  ",
+                      "(without a time: the capture does not tell which parts of blocks are used when, and which come and go; it may take many times as long)",
+                      columns);
 }
 
 /* Why rows are not said to fit. */
@@ -1543,7 +1608,7 @@ static void print_first(GString *out, const EchAdvice *advice, unsigned columns)
         return;
     g_autofree char *code = code_of(advice, row);
     g_autofree char *hbm = ech_format_bytes(row->run.hbm), *time = ech_format_time(row->run.makespan);
-    g_autofree char *told = row->run.makespan > 0 ? g_strdup_printf(" (%s, %s a step)", hbm, time) : g_strdup("");
+    g_autofree char *told = row->run.makespan > 0 ? g_strdup_printf(" (%s, %s %s)", hbm, time, advice->per) : g_strdup("");
     g_autofree char *text = g_strdup_printf("%s first: %s%s%s%s.", rank(row) == FITS ? "Do" : "Try", row->label, told, code ? ": " : "", code ? code : "");
     ech_text_wrap(out, "  ", text, columns);
 }
@@ -1562,8 +1627,8 @@ static void print_batch(GString *out, const EchAdvice *advice, unsigned columns)
         double speed = (double)advice->most_batch / (double)advice->batch * (double)advice->base.makespan / MAX((double)advice->most.makespan, 1);
         g_autofree char *faster =
             advice->base.makespan > 0 && advice->most.makespan > 0 ? g_strdup_printf(", %.2f times the rows a second", speed) : g_strdup("");
-        text = g_strdup_printf("A batch of %" G_GUINT64_FORMAT " fits%s as it is (%" G_GUINT64_FORMAT " now): %s, %s a step%s.", advice->most_batch,
-                               advice->more_batch ? ", and perhaps more," : "", advice->batch, hbm, time, faster);
+        text = g_strdup_printf("A batch of %" G_GUINT64_FORMAT " fits%s as it is (%" G_GUINT64_FORMAT " now): %s, %s %s%s.", advice->most_batch,
+                               advice->more_batch ? ", and perhaps more," : "", advice->batch, hbm, time, advice->per, faster);
     }
     ech_text_wrap(out, "  ", text, columns);
 }
@@ -1602,6 +1667,7 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     print_rows(out, advice, DEVICES, "As it is, on a larger device");
     print_rows(out, advice, SEVERAL, "On several of this device");
     print_rows(out, advice, PAGES, "What would run as it is, with what has no room on the host");
+    print_untold(out, advice, columns);
     print_rows(out, advice, NOT_ENOUGH, advice->base.fits ? "What would not" : "What would not be enough");
     bool donated = false, growing = false;
     for (size_t i = 0; i < advice->n; i++) {
@@ -1626,7 +1692,7 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
                       advice->batch > 0 ? "A smaller type is another program: capture that as you captured this."
                                         : "A smaller batch, or a smaller type, is another program: capture that as you captured this.",
                       columns);
-    print_rest(out, advice, NOTHING, "What changes nothing", columns);
+    print_rest(out, advice, NOTHING, "What cannot be done, or needs no less", columns);
     print_rest(out, advice, ERROR, "What could not be tried", columns);
     return out;
 }
@@ -1659,6 +1725,13 @@ JsonNode *ech_advice_json(const EchAdvice *advice)
     json_builder_end_array(b);
     ech_json_add_count(b, "hbm_available_bytes", advice->available);
     ech_json_add_count(b, "context_bytes", advice->context);
+    if (advice->n_steps > 0) {
+        json_builder_set_member_name(b, "step");
+        json_builder_begin_object(b);
+        ech_json_add_count(b, "number", advice->n_steps);
+        ech_json_add_text(b, "from", advice->step);
+        json_builder_end_object(b);
+    }
     json_run(b, &advice->base);
     if (advice->batch > 0) {
         json_builder_set_member_name(b, "batch");

@@ -14,7 +14,7 @@ typedef struct {
     bool fits;
     bool planned;       /**< What it needs of hbm is what a plan of all its places takes. */
     EchBytes hbm, host; /**< What it needs of each, as `run` has it (ech_run_memory_bytes()). */
-    EchTime makespan;   /**< 0 where it is not known. */
+    EchTime makespan;   /**< Of the last whole step, where the capture tells steps (EchAdvice.n_steps), else of the run; 0 where it is not known. */
     EchBytes once;      /**< Of what is made again so much is there at once at most, where that makes it fit; else 0. */
     EchBytes early;     /**< What it needs at the least where a compiler brings back early what waited on the host; 0: nothing does that. */
     EchBytes first;     /**< What it needs where a compiler's scheduler is given that before all else; 0: that does not matter. */
@@ -44,6 +44,9 @@ typedef struct {
     char **given;                   /**< Edits and passes that hold for all runs, NULL-terminated. */
     EchBytes available, context;    /**< Of hbm: what allocators and plans may have; taken by the context of a process, beside that. */
     EchAdviceRun base;              /**< As it is, in as much memory as it wants. */
+    size_t n_steps;                 /**< Whole steps that the capture tells: times are of the last of them. 0: of the run. */
+    char *step;                     /**< From which mark it goes, "Optimizer.step#AdamW.step to the next"; NULL where n_steps is 0. */
+    const char *per;                /**< What times are of: "a step", or "in all" where nothing tells steps. */
     const char *margin;             /**< ech_remat_margin. */
     bool live_fits;                 /**< What is live at the fullest moment has room. Where it does not fit all the same, that is fragmentation. */
     char *undonated;                /**< An argument whose place results could take and do not; NULL: none, or none that is named. */
@@ -70,8 +73,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAdvice, ech_advice_free)
 bool ech_advice_helps(const EchAdvice *advice);
 /** For a terminal of so many columns (0: ECH_TEXT_COLUMNS). */
 GString *ech_advice_text(const EchAdvice *advice, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
-/** {title, trace, device, given, hbm_available_bytes, fits, hbm_bytes, host_bytes, makespan_ps, batch: {rows, most_rows, fits, hbm_bytes, host_bytes,
- * makespan_ps} where rows are told, to_capture where there is, measures: [{name, does, options, donated, growing, fits,
- * hbm_bytes, host_bytes, makespan_ps, relative, why, error}]}; makespan_ps and relative (to the run as it is) are null where they are not known, why and error
- * where there is none. */
+/** {title, trace, device, given, hbm_available_bytes, step: {number, from} where the capture tells steps, fits, hbm_bytes, host_bytes, makespan_ps, batch:
+ * {rows, most_rows, fits, hbm_bytes, host_bytes, makespan_ps} where rows are told, to_capture where there is, measures: [{name, does, options, donated,
+ * growing, fits, hbm_bytes, host_bytes, makespan_ps, relative, why, error}]}; makespan_ps and relative (to the run as it is) are null where they are not known,
+ * why and error where there is none. */
 JsonNode *ech_advice_json(const EchAdvice *advice) G_GNUC_WARN_UNUSED_RESULT;

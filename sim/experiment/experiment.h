@@ -62,7 +62,7 @@ typedef struct {
     const char *const *goals;    /**< --for GOAL, NULL-terminated. */
 } EchExperimentOverrides;
 
-/** Reads @path (NULL: nothing but the overrides) and lays out its cases. ECH_ERROR_CONFIG, ECH_ERROR_PARSE or G_FILE_ERROR. */
+/** Reads @path (NULL: nothing but the overrides) and lays out its cases. ECH_ERROR_CONFIG or G_FILE_ERROR. */
 EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverrides *overrides, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 void ech_experiment_free(EchExperiment *experiment);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchExperiment, ech_experiment_free)
@@ -80,6 +80,7 @@ typedef struct {
     char **passes;
     EchBytes goal;          /**< The least that passes are asked to bring the device's memory down to; 0: nothing. */
     char **settings;        /**< Copy of the case's edits. */
+    char *words;            /**< EchReport.words. */
     char *allocator;        /**< Of the device's memory, where it is the one that was recorded (ech_recorded_allocator), or NULL. */
     const char *released;   /**< Its release in words, or NULL; static. */
     EchBytes recorded_peak; /**< The most that it held when it was recorded; 0: unknown. */

@@ -4,6 +4,7 @@
 #include "models/device/device_yaml.h"
 #include "sim/experiment/alloc_study.h"
 #include "sim/base/error.h"
+#include "sim/base/file.h"
 #include "sim/experiment/layers.h"
 #include "sim/experiment/product.h"
 #include "sim/pass/pass.h"
@@ -575,12 +576,12 @@ static bool exceeds_chip(const EchProgram *program, const EchDevice *device)
 }
 
 /* A program goes to another chip as it was placed. Where that chip has less on-chip memory, its compiler would have placed it otherwise: so does the
- * place pass, unless the user chose passes. Owned. */
+ * place pass, unless the user chose passes; what is no TPU has none to keep it in, whatever passes did. Owned. */
 static EchProgram *place_again(const GPtrArray *passes, EchProgram *program, EchResult *result)
 {
-    bool other = program->platform == ECH_PLATFORM_TPU && program->chip && strcmp(program->chip, result->device->name) != 0 &&
-                 g_strcmp0(result->device->family, "tpu") == 0;
-    for (guint k = 0; k < passes->len; k++)
+    bool other = program->platform == ECH_PLATFORM_TPU && program->chip && strcmp(program->chip, result->device->name) != 0;
+    bool tpu = g_strcmp0(result->device->family, "tpu") == 0;
+    for (guint k = 0; k < passes->len && tpu; k++)
         other &= !ech_pass_is_program(passes->pdata[k]);
     if (!other)
         return ech_program_ref(program);
@@ -601,7 +602,8 @@ static EchProgram *place_again(const GPtrArray *passes, EchProgram *program, Ech
         ech_diag_remark(result->pass_diag, "it keeps more on chip than %s has, and cannot be placed again: %s", result->device->name, error->message);
         return ech_program_ref(program);
     }
-    ech_diag_remark(result->pass_diag, "it keeps more on chip than %s has: placed again as that chip's compiler would (--pass place)", result->device->name);
+    ech_diag_remark(result->pass_diag, "it keeps more on chip than %s has: %s (--pass place)", result->device->name,
+                    tpu ? "placed again as that chip's compiler would" : "all of it lies in hbm");
     return placed;
 }
 
@@ -929,12 +931,43 @@ static bool take_step(const EchCase *c, EchReplayOptions *options, EchResult *re
     return true;
 }
 
+static void add_word(GString *text, const char *option, const char *value)
+{
+    g_autofree char *quoted = ech_shell_word(value);
+    g_string_append_printf(text, "%s--%s %s", text->len ? " " : "", option, quoted);
+}
+
+/* What the command line said of the case, for another verb; NULL where it said no more than trace and device, or a file of an experiment says the rest. */
+static char *words_of(const EchExperiment *experiment, const EchCase *c)
+{
+    static const char *const keys[] = {"trace", "device", "format", "beside", "step"};
+    g_autoptr(GString) text = g_string_new(NULL);
+    size_t n = 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(keys); i++) {
+        const char *value = ech_yaml_text(c->config, keys[i]);
+        if (value)
+            add_word(text, keys[i], value);
+        n += value != NULL;
+    }
+    const EchYamlNode *passes = ech_yaml_get(c->config, "passes");
+    for (size_t i = 0; passes && i < passes->n; i++)
+        add_word(text, "pass", passes->items[i]->text);
+    for (char **edit = c->edits; *edit; edit++) {
+        bool allocator = g_str_has_prefix(*edit, "allocator=");
+        if (!g_str_has_prefix(*edit, "replay.engine=")) /* which advice chooses itself */
+            add_word(text, allocator ? "allocator" : "set", allocator ? *edit + strlen("allocator=") : *edit);
+        n += !g_str_has_prefix(*edit, "replay.engine=");
+    }
+    return !experiment->path && (n > 2 || (passes && passes->n > 0)) ? g_string_free(g_steal_pointer(&text), FALSE) : NULL;
+}
+
 /* All but the replay itself; @options is filled with defaults, and cleared by the caller. */
 static EchResult *prepare_steps(EchExperiment *experiment, const EchCase *c, EchReplayOptions *options, GError **error)
 {
     g_autoptr(EchResult) result = g_new0(EchResult, 1);
     result->title = *c->label ? g_strdup_printf("%s: %s", experiment->title, c->label) : g_strdup(experiment->title);
     result->settings = g_strdupv(c->edits);
+    result->words = words_of(experiment, c);
     result->pass_diag = ech_diag_new();
     g_autoptr(GPtrArray) passes = NULL;
     if (!read_case(experiment, c, result, &passes, options, error))
@@ -1125,6 +1158,7 @@ void ech_result_free(EchResult *result)
     ech_diag_free(result->pass_diag);
     g_strfreev(result->passes);
     g_strfreev(result->settings);
+    g_free(result->words);
     ech_run_free(result->run);
     g_free(result);
 }
@@ -1146,6 +1180,7 @@ EchReport ech_result_report(const EchResult *result)
         .passes = (const char *const *)result->passes,
         .goal = result->goal,
         .settings = (const char *const *)result->settings,
+        .words = result->words,
         .recorded = {result->allocator, result->released, *result->passes || result->whole ? 0 : result->recorded_peak},
     };
 }

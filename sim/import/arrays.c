@@ -102,13 +102,13 @@ bool ech_arrays_find(const EchArrays *self, uint64_t address, EchId *ret_buffer)
     return place != NULL;
 }
 
-/* One more use of the array at @place. */
-static void add_use(EchArrays *self, Place *place, const EchAddressUse *use, bool reads, bool writes)
+/* One more use of the array at @place; @apart: in a row of its own. */
+static void add_use(EchArrays *self, Place *place, const EchAddressUse *use, bool apart, bool reads, bool writes)
 {
-    if (place->round != self->round) {
+    if (apart || place->round != self->round) {
         place->round = self->round;
         place->row = self->arrays->len;
-        EchArrayUse fresh = {.buffer = place->buffer, .offset = use->address - place->address};
+        EchArrayUse fresh = {.buffer = place->buffer, .offset = use->address - place->address, .part = apart};
         g_array_append_val(self->arrays, fresh);
     }
     EchArrayUse *array = &g_array_index(self->arrays, EchArrayUse, place->row);
@@ -141,7 +141,8 @@ static EchAddressAccess access_of(EchAddressAccess told, const Place *place, boo
     return before && before->access == ECH_ADDRESS_READ ? ECH_ADDRESS_READ : ECH_ADDRESS_UPDATE;
 }
 
-const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses, size_t n, size_t *ret_n, uint64_t *ret_unknown, uint64_t *ret_inferred)
+const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses, size_t n, bool apart, size_t *ret_n, uint64_t *ret_unknown,
+                                      uint64_t *ret_inferred)
 {
     g_array_set_size(self->arrays, 0);
     g_array_set_size(self->found, 0);
@@ -168,7 +169,7 @@ const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses
         } else if (access == ECH_ADDRESS_INOUT)
             access = place->used ? ECH_ADDRESS_UPDATE : ECH_ADDRESS_WRITE;
         *before = (EchAddressUse){uses[i].address, uses[i].bytes, access};
-        add_use(self, place, &uses[i], access != ECH_ADDRESS_WRITE, access >= ECH_ADDRESS_WRITE);
+        add_use(self, place, &uses[i], apart, access != ECH_ADDRESS_WRITE, access >= ECH_ADDRESS_WRITE);
     }
     for (size_t i = 0; i < n; i++)
         if (g_array_index(self->found, Place *, i))

@@ -4,7 +4,8 @@
  * Who only tells addresses seldom tells what is read and what is written. Rules: what work is said to read, write or update, it does. Of the rest, an array
  * of the host's is read. One that nothing has used since it was allocated is written. What was used before is read; but where a kernel would then write
  * nothing at all, it updates what may be written: all, unless the op before it was given the very same addresses and only read some (the kernels of one
- * operator that share their parameters, as flash attention's of a backward pass do). A use of a part of an array, or of several parts, is one of the array.
+ * operator that share their parameters, as flash attention's of a backward pass do). A use of a part of an array, or of several parts, is one of the array,
+ * unless parts are asked for apart.
  */
 #pragma once
 #include "sim/trace/trace.h"
@@ -31,6 +32,7 @@ typedef struct {
     bool reads, writes;
     EchBytes read, written; /**< Each at most the array's. */
     EchBytes offset;        /**< Of the first byte that is used. */
+    bool part;              /**< Other parts of the array have rows of their own. */
 } EchArrayUse;
 
 typedef struct EchArrays EchArrays;
@@ -46,9 +48,11 @@ void ech_arrays_release(EchArrays *self, uint64_t address);
 void ech_arrays_of_host(EchArrays *self, uint64_t address);
 /** Whether an array lies at @address now; if so, which. */
 bool ech_arrays_find(const EchArrays *self, uint64_t address, EchId *ret_buffer);
-/** What @uses[@n] are of, each array once, in the order of its first use; borrowed until the next call. @ret_unknown: addresses where nothing lies;
+/** What @uses[@n] are of, each array once, in the order of its first use, or (@apart) once for each use; borrowed until the next call. @ret_unknown: addresses
+ * where nothing lies;
  * @ret_inferred: directions that were not told. Both are added to. */
-const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses, size_t n, size_t *ret_n, uint64_t *ret_unknown, uint64_t *ret_inferred);
+const EchArrayUse *ech_arrays_resolve(EchArrays *self, const EchAddressUse *uses, size_t n, bool apart, size_t *ret_n, uint64_t *ret_unknown,
+                                      uint64_t *ret_inferred);
 /** Appends to @uses (EchAddressUse) that arrays which nothing has used yet are written, those asked for last first, as many as have @bytes together. Those
  * that were not are not looked at again. */
 void ech_arrays_fill_new(EchArrays *self, EchBytes bytes, GArray *uses);

@@ -59,7 +59,7 @@ struct EchCapture {
     GHashTable *queue_index;                  /* "kind device name" -> index + 1 */
     GHashTable *live;                         /* key -> buffer + 1 */
     GArray *filled;                           /* EchAddressUse: of a kernel that fills what is new */
-    GHashTable *parts;                        /* of managed memory: buffer, offset, bytes -> its view + 1 */
+    GHashTable *parts;                        /* of memory that is used in parts: buffer, offset, bytes -> its view + 1 */
     GArray *running;                          /* Running */
     GHashTable *ended;                        /* device + 1 -> op + 1 that ended last; unrecorded: that was issued last */
     bool unrecorded;
@@ -652,18 +652,19 @@ static const EchArrayUse *arrays_of(EchCapture *capture, const EchItem *item, co
         if (item->n_uses > 0)
             g_array_append_vals(capture->filled, &g_array_index(capture->uses, EchAddressUse, item->first_use), item->n_uses);
         ech_arrays_fill_new(capture->arrays, work->write, capture->filled);
-        return ech_arrays_resolve(capture->arrays, (const EchAddressUse *)(const void *)capture->filled->data, capture->filled->len, ret_n, &capture->n_unknown,
-                                  &capture->n_inferred);
+        return ech_arrays_resolve(capture->arrays, (const EchAddressUse *)(const void *)capture->filled->data, capture->filled->len, false, ret_n,
+                                  &capture->n_unknown, &capture->n_inferred);
     }
-    return ech_arrays_resolve(capture->arrays, item->n_uses ? &g_array_index(capture->uses, EchAddressUse, item->first_use) : NULL, item->n_uses, ret_n,
-                              &capture->n_unknown, &capture->n_inferred);
+    return ech_arrays_resolve(capture->arrays, item->n_uses ? &g_array_index(capture->uses, EchAddressUse, item->first_use) : NULL, item->n_uses, item->parts,
+                              ret_n, &capture->n_unknown, &capture->n_inferred);
 }
 
-/* Managed memory is used in parts, which are where they are: @bytes of the buffer from where @use begins. Of other memory the buffer. */
+/* Managed memory, and a block that holds many arrays, is used in parts, which are where they are: @bytes of the buffer from where @use begins. Of other memory
+ * the buffer. */
 static EchId part_of(EchCapture *capture, const EchArrayUse *use, EchBytes bytes)
 {
     const EchBuffer *whole = ech_trace_builder_peek_buffer(capture->builder, use->buffer);
-    if (!whole->managed || (use->offset == 0 && bytes >= whole->bytes) || bytes == 0 || use->offset >= whole->bytes)
+    if ((!whole->managed && !use->part) || (use->offset == 0 && bytes >= whole->bytes) || bytes == 0 || use->offset >= whole->bytes)
         return use->buffer;
     EchBuffer view = ech_buffer_init();
     view.name = whole->name;

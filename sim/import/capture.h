@@ -12,7 +12,8 @@
  *  - an allocator event depends on the work of its device that had ended last before it, or, where nothing was measured, on what was asked of the device last;
  *  - what work uses is told by addresses, of arrays that lie there at that time (arrays.h); what it moves besides is of unknown place. An array that a merged
  *    snapshot lets go, by its clock of whole microseconds, just before its last use is let go just after it;
- *  - a use of a part of managed memory is one of a view of that part: where it lies decides which pages come;
+ *  - a use of a part of managed memory, or of a block that holds many arrays (XLA's temporaries), is one of a view of that part: where it lies decides which
+ *    pages come;
  *  - advice on half or more of an allocation of managed memory holds for all of it from the beginning on, on less it is left out (advice_on_parts).
  */
 #pragma once
@@ -64,6 +65,7 @@ typedef struct {
     uint32_t first_use, n_uses; /**< KERNEL, MEMSET, COPY, COLLECTIVE: of ech_capture_use. */
     bool told;                  /**< Which arrays it uses is known, all or none. */
     bool beyond;                /**< KERNEL: what it reads and writes lies where no address of its own tells: it fills what is new. */
+    bool parts;                 /**< KERNEL: what it is known to use of its arrays are parts of blocks that hold many. */
     bool together;              /**< KERNEL, MEMSET, COPY: the host asked for it with the one before, by one launch of a graph. */
     bool direct;                /**< ALLOC, FREE: a library's own, beside the allocator that a merged snapshot tells of. */
     bool prefetch;              /**< COPY: managed memory that is asked to move. */

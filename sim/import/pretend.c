@@ -1317,6 +1317,7 @@ static void take_compiled(Reader *r, const Kernel *kernel, const EchXlaLaunch *l
     if (!uses || item->n_uses != launch->n_arguments)
         return;
     item->n_uses = 0;
+    item->parts = true;
     for (uint32_t a = 0; a < launch->n_arguments; a++)
         if (launch->arguments[a].bytes > 0)
             uses[item->n_uses++] =

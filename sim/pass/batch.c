@@ -510,6 +510,9 @@ static char *why_not(const Writer *w, bool any)
         return g_strdup("how many rows its batch has is not known; times=2 makes it twice as large");
     if (rows > 0 && (now < 1 || now != floor(now)))
         return g_strdup_printf("its batch of %" G_GUINT64_FORMAT " would be %g", rows, now);
+    if (w->times == 1 && w->parts == 1)
+        return rows > 0 ? g_strdup_printf("its batch is %" G_GUINT64_FORMAT " already; rows=, times= or parts= asks for another", rows)
+                        : g_strdup("its batch is that already; times= or parts= asks for another");
     return NULL;
 }
 
@@ -573,9 +576,8 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
     find_lives(&w);
     find_syncs(&w);
     g_autofree char *why = why_not(&w, any);
-    if (why || (w.times == 1 && w.parts == 1)) {
-        if (why)
-            ech_diag_remark(diag, "batch: left the trace as it is: %s", why);
+    if (why) {
+        ech_diag_remark(diag, "batch: left the trace as it is: %s", why);
         return ech_trace_ref(in);
     }
     ech_edit_init(&w.e, &s, builder);

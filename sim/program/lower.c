@@ -1086,6 +1086,20 @@ static void lowerer_clear(Lowerer *l)
     g_hash_table_unref(l->queues);
 }
 
+/* Arrays in memories that the device has not. */
+static void tell_lacking(const Lowerer *l)
+{
+    static const int32_t spaces[] = {ECH_SPACE_VECTOR, ECH_SPACE_COMMON};
+    for (size_t k = 0; k < G_N_ELEMENTS(spaces); k++) {
+        EchBytes bytes = ech_lower_memory_name(l, spaces[k]) ? 0 : ech_program_space_bytes(l->p, spaces[k]);
+        g_autofree char *size = ech_format_bytes(bytes);
+        if (bytes > 0)
+            ech_diag_remark(l->diag,
+                            "%s has no memory for the %s that the program keeps in S(%d): their traffic costs nothing and their capacity is not checked",
+                            l->device->name, size, spaces[k]);
+    }
+}
+
 /* What the times leave out, or assume. */
 static void tell_limits(const Lowerer *l)
 {
@@ -1202,6 +1216,7 @@ EchTrace *ech_program_lower(const EchProgram *program, const EchDevice *device, 
     ech_lower_buffers(&l);
     lower_computation(&l, program->entry);
     set_properties(&l);
+    tell_lacking(&l);
     tell_limits(&l);
     tell_alike(&l);
     tell_priced_for(&l, runs_on);

@@ -630,17 +630,21 @@ static bool pass_alloc(EchMachine *m, uint32_t queue, uint32_t op)
     return true;
 }
 
-/* When the host asks for the op; 0: that is not modelled. */
-static EchTime asked_at(const EchMachine *m, uint32_t op)
+/* When the host is through with asking for what stands up to the op. */
+static EchTime host_time(const EchMachine *m, uint32_t op)
 {
-    bool asked = m->host_launch > 0 && (ech_op_is_work(&m->ops[op]) || m->ops[op].kind == ECH_OP_WAIT);
-    if (!asked)
-        return 0;
     uint32_t since = m->host_since[op];
     EchTime from = since != NOWHERE && m->done[since] > 0 ? m->last_end[since] : 0;
     if (since != NOWHERE && m->ops[since].kind == ECH_OP_WAIT)
         from = ech_time_add(from, m->options->after_wait);
     return ech_time_add(from, m->host_asked[op]);
+}
+
+/* When the host asks for the op; 0: that is not modelled. */
+static EchTime asked_at(const EchMachine *m, uint32_t op)
+{
+    bool asked = m->host_launch > 0 && (ech_op_is_work(&m->ops[op]) || m->ops[op].kind == ECH_OP_WAIT);
+    return asked ? host_time(m, op) : 0;
 }
 
 /* What the collective at the head of @queue meets in other machines. False: it waits for one of them, which says so by ech_machine_meet. */
@@ -1042,6 +1046,18 @@ EchTime ech_machine_host_launch(const EchMachine *m, EchTime *ret_operator, uint
     return m->host_launch;
 }
 
+EchTime ech_machine_host_lead(const EchMachine *m)
+{
+    return m->host_launch > 0 && m->out.completed && m->n_ops > 0 ? m->now - host_time(m, (uint32_t)m->n_ops - 1) : 0;
+}
+
+void ech_machine_set_host_lead(EchMachine *m, EchTime lead)
+{
+    m->host_lead = lead;
+    for (size_t i = 0; i < m->n_ops && m->host_since[i] == NOWHERE; i++)
+        m->host_asked[i] = MAX(m->host_asked[i] - lead, 0);
+}
+
 EchTime ech_machine_kernel_gap(const EchMachine *m)
 {
     return m->kernel_before ? m->kernel_gap : 0;
@@ -1068,9 +1084,9 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
             resource[m->prices->parts[k].resource] +=
                 times * m->prices->parts[k].amount * (double)ECH_PS_PER_S / m->prices->resources[m->prices->parts[k].resource].capacity;
     }
-    double host = (double)m->host_asks + (double)m->options->after_wait * (double)m->host_waits;
-    serial += host;
-    lower = host;
+    double host = (double)m->host_asks + (double)m->options->after_wait * (double)m->host_waits, lead = (double)m->host_lead;
+    serial += MAX(host, host - lead);
+    lower = MAX(host - lead, 0);
     for (uint32_t q = 0; q < m->n_queues; q++)
         lower = MAX(lower, queue[q]);
     for (uint32_t r = 0; r < m->prices->n_resources; r++)

@@ -28,6 +28,7 @@ typedef struct {
     EchBytes context;             /**< That a process has beside what its allocator may take; 0 where none serves this memory. */
     EchBytes on_device;           /**< Of unified memory the device's part; 0 where it is none. */
     EchBytes limit;               /**< Of unified memory, all of it. */
+    EchBytes untold;              /**< Of unified memory: most of what is not known to be used in blocks that are used in parts. */
     EchBytes managed;             /**< Of the device's memory: most of managed buffers at one time. */
     EchBytes peak_together;       /**< Of a memory that others lie within: most that it and they held at one time; else 0. */
     EchBytes paged_in, paged_out; /**< Of managed buffers and unified memory, to the device and from it. */
@@ -88,6 +89,11 @@ const char *ech_machine_allocator(const EchMachine *machine, uint32_t memory);
 /** Time of the host that asking for a kernel or a copy takes; 0: none is charged; that of an operator beside it, or 0. And how often it waited for the
  * device before it asked for more. */
 EchTime ech_machine_host_launch(const EchMachine *machine, EchTime *ret_operator, uint64_t *ret_waits);
+/** After a run, how far its host was ahead of the device at the end: what the device still had to do when all was asked for; below 0: behind it. 0 where no
+ * host is charged, or the run did not come to its end. */
+EchTime ech_machine_host_lead(const EchMachine *machine);
+/** Before the run, of a trace whose host is charged (ech_machine_host_launch): it is so far ahead when the run begins. */
+void ech_machine_set_host_lead(EchMachine *machine, EchTime lead);
 /** Time between kernels that follow one another in a queue; 0: none. */
 EchTime ech_machine_kernel_gap(const EchMachine *machine);
 /** Whether its memory is unified, and the trace a step of a program that runs it again and again: it begins with the blocks where the step before left them. */

@@ -183,6 +183,20 @@ uint32_t ech_machine_stream(const EchMachine *m, EchId queue, EchId pool)
     return pool == ECH_NONE ? stream : (pool + 1) * m->n_queues + stream;
 }
 
+/* Keeps the largest, largest first; of as many bytes those that came first. */
+static void add_holder(EchMachine *m, EchHolder holder)
+{
+    size_t *n = &m->out.failure.n_holders, place = *n;
+    while (place > 0 && m->out.holders[place - 1].bytes < holder.bytes)
+        place--;
+    if (place >= N_HOLDERS)
+        return;
+    *n = MIN(*n + 1, (size_t)N_HOLDERS);
+    for (size_t k = *n - 1; k > place; k--)
+        m->out.holders[k] = m->out.holders[k - 1];
+    m->out.holders[place] = holder;
+}
+
 void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId buffer, EchBytes asked, EchFit fit)
 {
     m->memories[memory].failed++;
@@ -206,28 +220,16 @@ void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId 
         m->out.failure.kept =
             b->direct ? stats.reserved - stats.live : ech_allocator_kept(m->allocators[memory], ech_machine_stream(m, b->queue, b->pool), b->pool != ECH_NONE);
     }
-    size_t n = 0;
     for (uint32_t l = 0; l < m->n_lives; l++) {
         uint32_t its = m->buffers[m->lives[l].buffer].memory;
         if (its != memory && !(is_shared(m, its) && is_shared(m, memory)))
             continue;
         for (uint32_t at = m->lives[l].first; at != NOWHERE; at = g_array_index(m->instances, Instance, at).next) {
             const Instance *instance = &g_array_index(m->instances, Instance, at);
-            if (!instance->allocated)
-                continue;
-            EchHolder holder = {.buffer = m->lives[l].buffer, .bytes = instance->bytes, .address = instance->address};
-            size_t place = n;
-            while (place > 0 && m->out.holders[place - 1].bytes < holder.bytes)
-                place--;
-            if (place >= N_HOLDERS)
-                continue;
-            n = MIN(n + 1, (size_t)N_HOLDERS);
-            for (size_t k = n - 1; k > place; k--)
-                m->out.holders[k] = m->out.holders[k - 1];
-            m->out.holders[place] = holder;
+            if (instance->allocated)
+                add_holder(m, (EchHolder){.buffer = m->lives[l].buffer, .bytes = instance->bytes, .address = instance->address});
         }
     }
-    m->out.failure.n_holders = n;
 }
 
 /* Whose stream asks for a buffer, or gives it back, by op @op: the buffer's own, or where it has none and the allocator goes by queues the op's. */
@@ -421,6 +423,16 @@ void ech_machine_hold(EchMachine *m, EchId buffer, const EchPlacement *place)
     g_hash_table_insert(m->held, GUINT_TO_POINTER(buffer + 1), g_memdup2(place, sizeof *place));
 }
 
+/* What allocators hold in @memory before the trace, which has no lives by then. */
+static void add_held(EchMachine *m, uint32_t memory)
+{
+    for (size_t i = 0; m->held && i < ech_trace_n_buffers(m->options->whole); i++) {
+        const EchPlacement *place = g_hash_table_lookup(m->held, GUINT_TO_POINTER(i + 1));
+        if (place && ech_trace_buffers(m->options->whole)[i].memory == memory)
+            add_holder(m, (EchHolder){.buffer = (EchId)i, .bytes = place->rounded, .address = place->address});
+    }
+}
+
 /* Asked for before the trace: under the buffer's number, as long as it is held. */
 static void ask_before(EchMachine *m, EchId id)
 {
@@ -439,7 +451,10 @@ static void ask_before(EchMachine *m, EchId id)
     EchAllocStats stats;
     ech_allocator_counters(allocator, &stats);
     m->memories[buffer->memory].reserved = ech_bytes_add(stats.reserved, stats.direct);
+    bool first = m->out.fits;
     ech_machine_record_failure(m, buffer->memory, ECH_NONE, id, buffer->bytes, fit);
+    if (first)
+        add_held(m, buffer->memory);
     m->stop = !m->options->keep_going;
 }
 

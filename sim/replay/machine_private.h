@@ -228,6 +228,7 @@ struct EchMachine {
     uint32_t *host_since;                           /* Per op, or NULL: the host's newest wait before it, or NOWHERE. */
     EchTime *host_asked;                            /* Per op: what asking for what it has asked for since takes, this op too. */
     EchTime host_asks;                              /* The same of all ops. */
+    EchTime host_lead;                              /* How far it is ahead of the device when the run begins. */
     uint64_t host_waits;                            /* After how many of its waits it asks for anything. */
     EchTime host_free;                              /* paced: when the host is through with all that it was asked for so far. */
     uint32_t barrier;                               /* Op whose driver call waits for all before it and holds all behind it, or NOWHERE. */

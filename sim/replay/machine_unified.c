@@ -107,6 +107,44 @@ static void compile_touches(EchMachine *m)
     m->touches = (Touch *)(void *)g_array_free(g_steal_pointer(&touches), FALSE);
 }
 
+/* Bytes of each life, used in parts, which are not known to be used: a use of less than a buffer does not say of which part, and is taken to be of its
+ * beginning; iterations of a loop use one part after another. Views say where they lie. */
+static EchBytes *untold_by_life(const EchMachine *m)
+{
+    EchBytes *untold = g_new0(EchBytes, m->n_lives + 1);
+    g_autofree EchBytes *reached = g_new0(EchBytes, m->n_lives + 1);
+    g_autofree bool *of_parts = g_new0(bool, m->n_lives + 1);
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        for (uint32_t t = m->first_touch[i]; t < m->first_touch[i + 1]; t++) {
+            const Touch *touch = &m->touches[t];
+            EchBytes bytes = MIN(ech_bytes_mul(touch->bytes, MAX(m->mult[i], 1u)), touch->whole), all = m->buffers[m->lives[touch->life].buffer].bytes;
+            reached[touch->life] = MAX(reached[touch->life], touch->offset + bytes);
+            of_parts[touch->life] |= touch->whole == all && bytes < all;
+        }
+    }
+    for (uint32_t l = 0; l < m->n_lives; l++)
+        untold[l] = of_parts[l] ? m->buffers[m->lives[l].buffer].bytes - reached[l] : 0;
+    return untold;
+}
+
+/* Most of them that are there at one time. */
+static EchBytes most_untold(const EchMachine *m)
+{
+    g_autofree EchBytes *untold = untold_by_life(m);
+    EchBytes now = 0, most = 0;
+    for (uint32_t l = 0; l < m->n_lives; l++)
+        now = ech_bytes_add(now, m->lives[l].alloc_op == NOWHERE ? untold[l] : 0);
+    most = now;
+    for (uint32_t i = 0; i < m->n_ops; i++) {
+        if (m->op_life[i] == NOWHERE)
+            continue;
+        EchBytes its = untold[m->op_life[i]];
+        now = m->ops[i].kind == ECH_OP_ALLOC ? ech_bytes_add(now, its) : now - MIN(now, its);
+        most = MAX(most, now);
+    }
+    return most;
+}
+
 static bool any_managed(const EchTrace *trace)
 {
     for (size_t b = 0; b < ech_trace_n_buffers(trace); b++) {
@@ -158,6 +196,7 @@ bool ech_machine_compile_unified(EchMachine *m, EchDiag *diag, GError **error)
     m->managed_most = m->unified ? m->limits[m->managed_memory] : ech_bytes_add(hbm->capacity, host->capacity);
     m->next_pages = FIRST_PAGES;
     compile_touches(m);
+    m->memories[m->managed_memory].untold = m->unified ? most_untold(m) : 0;
     return true;
 }
 

@@ -5,6 +5,7 @@
 #include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/replay/replaying.h"
+#include "sim/trace/step.h"
 
 #include <errno.h>
 #include <math.h>
@@ -354,6 +355,7 @@ static void fill_memories(EchRun *run, const EchTrace *trace, const EchDevice *d
         out->on_device = state->on_device;
         if (state->on_device)
             out->available = state->limit;
+        out->untold = state->untold;
         out->managed = state->managed;
         out->peak_together = state->peak_together;
         out->paged_in = state->paged_in;
@@ -607,6 +609,49 @@ static void remark_server(const EchTrace *trace, EchRun *run)
                         run->host_waits);
 }
 
+static EchPrices *prices_of(const EchReplayRank *rank, EchDiag *diag)
+{
+    const EchReplayOptions *options = rank->options;
+    const EchPriceOptions price_options = {.kernel_time = (EchKernelTime)options->kernel_time,
+                                           .overhead = options->overhead != 0,
+                                           .copy_curve = options->copy_curve != 0,
+                                           .graph = options->graph != 0,
+                                           .tuned_tiles = options->tuned_tiles != 0,
+                                           .duty_known = options->products_duty >= 0,
+                                           .products_duty = options->products_duty,
+                                           .gaps = options->host_gaps ? ECH_HOST_GAPS_ALL : ECH_HOST_GAPS_BESIDE};
+    return ech_prices_new(rank->trace, rank->device, rank->reference, &price_options, diag);
+}
+
+/* What comes before a part of a trace, of which only is left how far the host is ahead of the device: a part that began level with it would wait for launches
+ * that are long since done. */
+static bool run_ahead(EchReplaying *r, GError **error)
+{
+    EchReplayOptions options = *r->rank.options;
+    g_autoptr(EchTrace) before = ech_trace_part(options.whole, 0, options.n_before, error);
+    if (!before)
+        return false;
+    options.whole = NULL;
+    options.n_before = 0;
+    const EchReplayRank rank = {.trace = before, .device = r->rank.device, .reference = r->rank.reference, .options = &options};
+    g_autoptr(EchDiag) silent = ech_diag_new();
+    g_autoptr(EchPrices) prices = prices_of(&rank, silent);
+    g_autoptr(EchMachine) earlier = ech_machine_new(before, rank.device, prices, &options, silent, error);
+    if (!earlier)
+        return false;
+    g_autoptr(EchNative) engine = ech_native_new(prices->resources, prices->n_resources, ech_machine_max_live(earlier));
+    ech_machine_drive(&ech_native_class, engine, earlier);
+    ech_machine_set_host_lead(r->machine, ech_machine_host_lead(earlier));
+    return true;
+}
+
+static bool has_host_ahead(const EchReplaying *r)
+{
+    EchTime each;
+    uint64_t waits;
+    return r->rank.options->whole && r->rank.options->n_before > 0 && ech_machine_host_launch(r->machine, &each, &waits) > 0;
+}
+
 /* The step before, of which only is left where it left the blocks of unified memory. */
 static bool run_before(EchReplaying *r, GError **error)
 {
@@ -623,19 +668,11 @@ static bool run_before(EchReplaying *r, GError **error)
 bool ech_replaying_begin(const EchReplayRank *rank, EchReplaying *ret, GError **error)
 {
     const EchReplayOptions *options = rank->options;
-    EchPriceOptions price_options = {.kernel_time = (EchKernelTime)options->kernel_time,
-                                     .overhead = options->overhead != 0,
-                                     .copy_curve = options->copy_curve != 0,
-                                     .graph = options->graph != 0,
-                                     .tuned_tiles = options->tuned_tiles != 0,
-                                     .duty_known = options->products_duty >= 0,
-                                     .products_duty = options->products_duty,
-                                     .gaps = options->host_gaps ? ECH_HOST_GAPS_ALL : ECH_HOST_GAPS_BESIDE};
     EchReplaying r = {.rank = *rank, .run = g_new0(EchRun, 1)};
     r.run->diag = ech_diag_new();
-    r.prices = ech_prices_new(rank->trace, rank->device, rank->reference, &price_options, r.run->diag);
+    r.prices = prices_of(rank, r.run->diag);
     r.machine = ech_machine_new(rank->trace, rank->device, r.prices, options, r.run->diag, error);
-    if (!r.machine || (ech_machine_begins_paged(r.machine) && !run_before(&r, error))) {
+    if (!r.machine || (ech_machine_begins_paged(r.machine) && !run_before(&r, error)) || (has_host_ahead(&r) && !run_ahead(&r, error))) {
         ech_replaying_clear(&r);
         return false;
     }

@@ -103,6 +103,7 @@ typedef struct {
     char *name;
     EchBytes capacity, available;      /**< 0: unlimited or not known to the device. */
     EchBytes on_device;                /**< Unified memory: the device's part of it; available counts the host's too. 0: it is none. */
+    EchBytes untold;                   /**< Of unified memory: most at one time, in blocks used in parts, of which it is not known when they are used. */
     EchBytes managed;                  /**< Of the device's memory: most of managed buffers at one time, which lie there or on the host; 0: there are none. */
     EchBytes peak_together;            /**< Of a memory that the host's lies within: most that it and the host's held at one time; else 0. */
     EchBytes paged_in, paged_out;      /**< Managed buffers, unified memory: bytes that came to the device (touched, or prefetched), and went (to make room). */

@@ -125,8 +125,9 @@ static void explain_misfit(GPtrArray *out, JsonObject *run, const char *lead)
         say(out, "%s: what is there from the start takes %s of %s, of which there are %s.", lead, asked, ech_member_text(failure, "memory"), limit);
         return;
     }
-    say(out, "%s: at %s %s%s%s asks for %s of %s, where %s of %s are live%s.", lead, when, buffer ? "'" : "", buffer ? buffer : "the plan", buffer ? "'" : "",
-        asked, ech_member_text(failure, "memory"), live, limit,
+    const char *at = ech_member_bool(failure, "before_the_step") ? "in the steps before" : NULL;
+    say(out, "%s: %s%s %s%s%s asks for %s of %s, where %s of %s are live%s.", lead, at ? at : "at ", at ? "" : when, buffer ? "'" : "",
+        buffer ? buffer : "the plan", buffer ? "'" : "", asked, ech_member_text(failure, "memory"), live, limit,
         g_strcmp0(ech_member_text(failure, "reason"), "fragmented") == 0 ? " and no free piece is large enough" : "");
 }
 
@@ -509,22 +510,58 @@ static void append_more_held(GString *text, JsonObject *a, JsonObject *b, gint64
         g_string_append_c(text, '.');
 }
 
+/* Passes of @run, but those that send arrays to memories beside the device's and bring them back. Owned by the caller. */
+static char *passes_beside_offload(JsonObject *run)
+{
+    static const char *const moving[] = {"offload", "prefetch", "schedule", NULL};
+    JsonArray *passes = member_array(ech_member_object(run, "provenance"), "passes");
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (guint i = 0; passes && i < json_array_get_length(passes); i++) {
+        const char *spec = text_at(passes, i);
+        g_autofree char *name = g_strndup(spec ? spec : "", strcspn(spec ? spec : "", ":"));
+        if (!g_strv_contains(moving, name))
+            g_string_append_printf(text, "%s ", spec ? spec : "");
+    }
+    return g_string_free(g_steal_pointer(&text), FALSE);
+}
+
+/* The memory to which passes of @run send arrays, "offload:to=cxl". Owned by the caller. */
+static char *tier_of(JsonObject *run)
+{
+    JsonArray *passes = member_array(ech_member_object(run, "provenance"), "passes");
+    char *tier = g_strdup("host");
+    for (guint i = 0; passes && i < json_array_get_length(passes); i++) {
+        g_auto(GStrv) words = g_strsplit_set(text_at(passes, i) ? text_at(passes, i) : "", ":,", -1);
+        for (char **word = words; *word && strcmp(words[0], "offload") == 0; word++) {
+            if (!g_str_has_prefix(*word, "to=") || !(*word)[strlen("to=")])
+                continue;
+            g_free(tier);
+            tier = g_strdup(*word + strlen("to="));
+        }
+    }
+    return tier;
+}
+
+/* Where it is what the two differ in. */
 static void explain_offload(GPtrArray *out, JsonObject *a, JsonObject *b)
 {
-    gint64 host = ech_run_memory_bytes(b, "host") - ech_run_memory_bytes(a, "host"), hbm = ech_run_memory_bytes(b, "hbm") - ech_run_memory_bytes(a, "hbm");
-    gint64 crossed = ech_member_int(child(b, "links", "host"), "bytes_backward") - ech_member_int(child(a, "links", "host"), "bytes_backward");
+    g_autofree char *tier = tier_of(b);
+    const bool on_host = strcmp(tier, "host") == 0;
+    gint64 host = ech_run_memory_bytes(b, tier) - ech_run_memory_bytes(a, tier), hbm = ech_run_memory_bytes(b, "hbm") - ech_run_memory_bytes(a, "hbm");
+    gint64 crossed = ech_member_int(child(b, "links", tier), "bytes_backward") - ech_member_int(child(a, "links", tier), "bytes_backward");
     gint64 arguments =
         ech_member_int(ech_member_object(b, "memory_analysis"), "host_argument") - ech_member_int(ech_member_object(a, "memory_analysis"), "host_argument");
-    if (host < MAX(SMALL_BYTES, ech_run_memory_bytes(b, "hbm") / 100))
+    g_autofree char *beside_a = passes_beside_offload(a), *beside_b = passes_beside_offload(b);
+    if (host < MAX(SMALL_BYTES, ech_run_memory_bytes(b, "hbm") / 100) || strcmp(beside_a, beside_b) != 0)
         return;
     g_autofree char *moved = ech_format_bytes((EchBytes)host), *change = ech_format_bytes((EchBytes)llabs(hbm)),
                     *sent = ech_format_bytes((EchBytes)MAX(crossed, 0));
     g_autoptr(GString) text = g_string_new(NULL);
     if (hbm > 0)
-        g_string_append_printf(text, "So this offload costs device memory: %s of %s moved to the host, and hbm needs %s more.", moved,
-                               arguments > host / 2 ? "arguments" : "saved arrays", change);
+        g_string_append_printf(text, "So this offload costs device memory: %s of %s moved to %s, and hbm needs %s more.", moved,
+                               arguments > host / 2 ? "arguments" : "saved arrays", on_host ? "the host" : tier, change);
     else
-        g_string_append_printf(text, "So this offload saves %s of hbm for %s on the host.", change, moved);
+        g_string_append_printf(text, "So this offload saves %s of hbm for %s %s%s.", change, moved, on_host ? "on the " : "in ", tier);
     if (crossed > host + host / 4)
         g_string_append_printf(text, " (%s were sent there in all, at most %s at a time.)", sent, moved);
     append_more_held(text, a, b, MAX(SMALL_BYTES, llabs(hbm) / 4));
@@ -577,6 +614,16 @@ static char *reason_of(JsonObject *run, const char *pass)
     return NULL;
 }
 
+static bool has_remark_of(JsonObject *run, const char *pass)
+{
+    g_autoptr(GPtrArray) remarks = remarks_of_passes(run);
+    g_autofree char *begin = g_strdup_printf("%.*s: ", (int)strcspn(pass, ":"), pass);
+    bool has = false;
+    for (guint i = 0; i < remarks->len; i++)
+        has |= g_str_has_prefix(remarks->pdata[i], begin);
+    return has;
+}
+
 /* Whether @b differs from @a in passes that found nothing to do: the traces are the same, and nothing else was asked for. */
 static bool explain_idle_passes(GPtrArray *out, JsonObject *a, JsonObject *b)
 {
@@ -594,7 +641,7 @@ static bool explain_idle_passes(GPtrArray *out, JsonObject *a, JsonObject *b)
     if (reason)
         say(out, "Nothing: pass %s leaves it as it is: %s.", pass, reason);
     else
-        say(out, "Nothing: pass %s leaves it as it is, and says why in the notes below.", pass);
+        say(out, "Nothing: pass %s leaves it as it is%s.", pass, has_remark_of(b, pass) ? ", and says why in the notes below" : "");
     return true;
 }
 

@@ -333,6 +333,19 @@ const EchMemoryRun *ech_report_main_memory(const EchReport *report)
     return memory ? ech_report_memory(report->run, memory->name) : NULL;
 }
 
+bool ech_report_failed_before(const EchReport *report)
+{
+    const EchRun *run = report->run;
+    return report->is_step && !run->fits && !run->completed && run->failure.op == ECH_NONE && run->failure.buffer != ECH_NONE;
+}
+
+EchBytes ech_report_untold(const EchMemoryRun *memory)
+{
+    enum { LEAST_PART = 10 };
+    EchBytes beyond = memory->on_device > 0 && memory->peak_live > memory->on_device ? memory->peak_live - memory->on_device : 0;
+    return beyond > 0 && memory->untold >= beyond / LEAST_PART ? memory->untold : 0;
+}
+
 bool ech_report_live(const EchMemoryRun *memory, const EchPlaced *placed, EchTime time)
 {
     if (memory && time == memory->peak_at)

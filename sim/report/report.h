@@ -34,6 +34,7 @@ typedef struct {
     const char *const *passes;   /**< Canonical specs, NULL-terminated, or NULL. */
     EchBytes goal;               /**< What passes were asked to bring the device's memory down to; 0: nothing. */
     const char *const *settings; /**< PATH=VALUE edits in force, NULL-terminated, or NULL. */
+    const char *words;           /**< Of the command line that asked for it, as `advise` takes them, where it said more than trace and device; or NULL. */
     struct {
         const char *allocator; /**< Of the device's memory where it is the one that was recorded, or NULL. */
         const char *release;   /**< Its release in words ("2.13 or later"), or NULL. */
@@ -130,6 +131,11 @@ void ech_shares_free(EchShare *shares, size_t n);
 const EchMemoryRun *ech_report_memory(const EchRun *run, const char *name);
 /** Those of the device's HBM, or NULL. Borrowed. */
 const EchMemoryRun *ech_report_main_memory(const EchReport *report);
+/** Whether what precedes the step that is replayed alone has no room. */
+bool ech_report_failed_before(const EchReport *report);
+/** Of unified memory that does not all have room on the device: bytes used in parts, of which it is not known when they are used, where they are as much as to
+ * matter beside what has none; else 0. */
+EchBytes ech_report_untold(const EchMemoryRun *memory);
 /** Whether an allocation of @memory (or NULL) is live at @time; at the time of the memory's peak: at the peak itself, of all that happens in that instant. */
 bool ech_report_live(const EchMemoryRun *memory, const EchPlaced *placed, EchTime time);
 /** Buffers live in a memory at a time, largest first; g_free. Bytes are what the allocator gave (asked for where it only counts). */

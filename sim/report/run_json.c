@@ -132,6 +132,8 @@ static void add_memories(JsonBuilder *b, const EchReport *report)
         ech_json_add_count(b, "context_bytes", m->context);
         if (m->on_device)
             ech_json_add_count(b, "on_device_bytes", m->on_device);
+        if (ech_report_untold(m))
+            ech_json_add_count(b, "untold_parts_bytes", ech_report_untold(m));
         if (m->managed)
             ech_json_add_count(b, "managed_bytes", m->managed);
         if (m->peak_together)
@@ -234,6 +236,8 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
         ech_json_add_text(b, "buffer", name);
     }
     ech_json_add_int(b, "time_ps", f->time);
+    if (ech_report_failed_before(report))
+        ech_json_add_bool(b, "before_the_step", true);
     ech_json_add_count(b, "asked_bytes", f->asked);
     ech_json_add_count(b, "live_bytes", f->live);
     ech_json_add_count(b, "reserved_bytes", f->reserved);

@@ -49,13 +49,13 @@ EchStep *ech_report_steps(const EchReport *report, size_t *ret_n)
         else if (!next && mark->recorded.duration != ECH_TIME_NONE)
             steps[i].recorded = mark->recorded.duration;
     }
-    EchTime first = ECH_TIME_MAX; /* start of a first step's kernel */
+    EchTime first = report->is_step ? 0 : ECH_TIME_MAX; /* start of a first step's kernel; what is before it is a step's, where that is all there is */
     for (size_t s = 0; s < report->run->n_spans; s++) {
         const EchSpan *span = &report->run->spans[s];
         EchOpKind kind = ops[span->op].kind;
-        bool kernel = kind == ECH_OP_KERNEL || kind == ECH_OP_COLLECTIVE;
+        bool kernel = kind == ECH_OP_KERNEL || kind == ECH_OP_COLLECTIVE, within = kind == ECH_OP_COPY && ops[span->op].memory_from == ops[span->op].memory_to;
         const EchTraceStep *part = kernel || kind == ECH_OP_COPY ? part_of(parts, n, span->op) : NULL;
-        if (!part || (!kernel && ops[part->last].kind != ECH_OP_COPY)) /* copies beside kernels may be for the step after */
+        if (!part || (!kernel && !within && ops[part->last].kind != ECH_OP_COPY)) /* copies from and to the host, beside kernels, may be for the step after */
             continue;
         size_t i = (size_t)(part - parts);
         if (i == 0)

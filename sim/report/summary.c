@@ -279,8 +279,12 @@ static void append_failure(GString *out, const EchReport *report, unsigned colum
         g_autofree char *name = ech_report_buffer_name(report->trace, f->buffer);
         const char *who = f->buffer == ECH_NONE ? ech_trace_string(report->trace, ech_trace_ops(report->trace)[f->op].name) : name;
         g_autoptr(GString) text = g_string_new(NULL);
-        g_string_printf(text, "%s %s '%s' asks for %s more in %s: %s of %s are live, %s reserved", f->op == ECH_NONE ? "Before" : "At",
-                        f->op == ECH_NONE ? "that begins" : when, who, asked, f->memory, live, limit, reserved);
+        bool before = ech_report_failed_before(report);
+        g_string_printf(text, "%s%s '%s' asks for %s more in %s: %s of %s are live, %s reserved",
+                        before              ? "In the steps before"
+                        : f->op == ECH_NONE ? "Before that begins"
+                                            : "At ",
+                        f->op == ECH_NONE ? "" : when, who, asked, f->memory, live, limit, reserved);
         if (f->direct) {
             g_autofree char *direct = ech_format_bytes(f->direct);
             g_string_append_printf(text, ", %s of both beside the allocator", direct);
@@ -391,7 +395,8 @@ static void append_unified(GString *out, const EchReport *report, unsigned colum
     const EchMemoryRun *m = ech_report_memory(report->run, "hbm");
     if (!m || (!m->on_device && !m->managed))
         return;
-    g_autofree char *there = ech_format_bytes(m->on_device), *managed = ech_format_bytes(m->managed);
+    EchBytes untold = ech_report_untold(m);
+    g_autofree char *there = ech_format_bytes(m->on_device), *managed = ech_format_bytes(m->managed), *parts = ech_format_bytes(untold);
     g_autoptr(GString) text = g_string_new(NULL);
     if (m->on_device)
         g_string_printf(text, "Unified memory: %s of it are the device's", there);
@@ -399,8 +404,15 @@ static void append_unified(GString *out, const EchReport *report, unsigned colum
         g_string_printf(text, "Managed memory: up to %s, on the device as far as hbm has room left, else on the host", managed);
     if (m->paged_in + m->paged_out > 0)
         append_pages(text, report, m);
+    else if (untold)
+        g_string_append(text, ", which is not enough.");
     else
         g_string_append(text, m->on_device ? ", which is enough: nothing comes and goes." : "; nothing of it comes and goes.");
+    if (untold)
+        g_string_append_printf(text,
+                               " Up to %s are used in parts, of which the capture does not tell where they lie: what comes and goes of those is not counted, "
+                               "and it may take many times as long.",
+                               parts);
     ech_text_wrap(out, "  ", text->str, columns);
 }
 
@@ -555,10 +567,14 @@ static void append_measures(GString *out, const EchReport *report, unsigned colu
 {
     if (ech_report_fits(report) || has_stopped(report) || (!report->run->fits && !lacks_hbm(report)))
         return;
+    bool sums = ech_trace_get_property(report->trace, "sums_only") != NULL;
+    if (report->words && !sums) { /* on one line, to be copied */
+        g_string_append_printf(out, "  What would make it fit:\n    echelon advise %s\n", report->words);
+        return;
+    }
     ech_text_wrap(out, "  ",
-                  ech_trace_get_property(report->trace, "sums_only")
-                      ? "What would make it fit takes the program: 'echelon capture --pretend NAME -- COMMAND' writes it down, then 'echelon advise'."
-                      : "What would make it fit: 'echelon advise', with the same --trace and --device.",
+                  sums ? "What would make it fit takes the program: 'echelon capture --pretend NAME -- COMMAND' writes it down, then 'echelon advise'."
+                       : "What would make it fit: 'echelon advise', with the same --trace and --device.",
                   columns);
 }
 
@@ -583,7 +599,7 @@ static void append_host(GString *out, const EchReport *report, unsigned columns)
     for (size_t i = 0; i < n; i++)
         late += strcmp(shares[i].name, ECH_BOUND_HOST) == 0 ? shares[i].time : 0;
     ech_shares_free(shares, n);
-    if (late < run->makespan / 10)
+    if (late == 0 || late < run->makespan / 10)
         return;
     g_autofree char *each = ech_format_time(run->host_launch), *operators = ech_format_time(run->host_operator);
     g_autoptr(GString) text = g_string_new(NULL);
@@ -639,6 +655,15 @@ static void append_withheld(GString *out, const EchReport *report, unsigned colu
     if (kept == 0)
         return;
     g_autofree char *a = ech_format_bytes(kept), *b = ech_format_bytes(hbm->capacity);
+    g_autofree char *edit = g_strdup_printf("device.memories.%s.available=", hbm->name);
+    for (const char *const *setting = report->settings; setting && *setting; setting++) {
+        if (g_str_has_prefix(*setting, edit)) {
+            g_autofree char *there = ech_format_bytes(m->available),
+                            *said = g_strdup_printf("(%s of the %s of %s were set to be available.)", there, b, hbm->name);
+            ech_text_wrap(out, "  ", said, columns);
+            return;
+        }
+    }
     g_autofree char *text =
         g_strdup_printf("(%s of the %s of %s are kept by the driver%s.)", a, b, hbm->name, m->context ? " and the process's context" : " and the runtime");
     ech_text_wrap(out, "  ", text, columns);
@@ -706,7 +731,7 @@ static const struct {
      "one thread of the host asks for one kernel or copy after another and takes runtime.eager_launch_ps for each (runtime.submit_ps, and eager_operator_ps "
      "for each operator, where the device has that): larger ones or a CUDA graph (replay.graph=true) hide it, replay.host_launches=false leaves it out"},
     {"pageable port", "copies from or to host memory that is not page-locked: the driver takes them over a buffer of its own"},
-    {"pinning memory", "the host waits while pages of its memory are locked one by one: once for all that PyTorch's cache of pinned memory keeps then"},
+    {"pinning memory", "the host waits while pages of its memory are locked one by one: once, where a cache of pinned memory keeps them, as PyTorch's does"},
     {"recorded kernel times", "kernels that take longer than what they move and compute needs, or of which neither is known"},
     {"unified memory's pages", "blocks of 2 MiB that were on the host when they were touched: each comes over the link, and one goes, the one that came "
                                "longest ago (over NVLink-C2C none "
@@ -726,7 +751,7 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
 {
     const EchRun *run = report->run;
     if (run->makespan == 0 && !run->completed) {
-        g_string_append(out, "  That is before anything ran.\n");
+        g_string_append_printf(out, "  That is before anything%s ran.\n", ech_report_failed_before(report) ? " of it" : "");
         return;
     }
     if (run->makespan == 0) {

@@ -37,7 +37,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   A smaller batch, or a smaller type, is another program: capture that as you captured this.
 
-  What changes nothing
+  What cannot be done, or needs no less
     arguments on host: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
     loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
@@ -83,7 +83,7 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
    2  --pass remat:keep=products --pass offload:what=activations,idle=0,above=64KiB,names=products --pass schedule
    3  --pass slice --pass offload:what=arguments,overlap=true
 
-  What changes nothing
+  What cannot be done, or needs no less
     donate what results can replace: these arguments are donated already, or no output has the shape, layout and memory of one of them
     loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
     make again what needs no product: of the 30.5 MiB that it holds at its fullest, making arrays again (5 could be) saves nothing
@@ -101,13 +101,13 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
-   1  gradient accumulation in two         3.22 GiB         -  72.8 ms    x1.052
-   2  gradient accumulation in four        2.34 GiB         -  80.4 ms    x1.162
-   3+ checkpoint each block                4.08 GiB         -  84.8 ms    x1.226
-   4  optimizer on host                    3.96 GiB  1.35 GiB  93.1 ms    x1.346
-   5+ weights and optimizer on host        3.95 GiB  1.01 GiB   209 ms    x3.027
-   6+ activations on host, overlapped      4.05 GiB  2.15 GiB   341 ms    x4.932
-   7+ activations on host, waited for      3.46 GiB  2.15 GiB   357 ms    x5.162
+   1  gradient accumulation in two         3.22 GiB         -  13.0 ms    x1.101
+   2  gradient accumulation in four        2.34 GiB         -  15.5 ms    x1.311
+   3+ checkpoint each block                4.08 GiB         -  19.1 ms    x1.619
+   4  optimizer on host                    3.96 GiB  1.35 GiB  19.9 ms    x1.687
+   5+ weights and optimizer on host        3.95 GiB  1.01 GiB  58.9 ms    x4.994
+   6+ activations on host, overlapped      4.05 GiB  2.15 GiB   102 ms    x8.648
+   7+ activations on host, waited for      3.46 GiB  2.15 GiB   106 ms    x9.022
 
   What to add to 'echelon run', which tells the arrays
    1  --pass batch:parts=2
@@ -141,7 +141,7 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --
       "relative" : 1.0534181481898177
     },
 $ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB | grep advise
-  What would make it fit: 'echelon advise', with the same --trace and --device.
+    echelon advise --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB
 $ echelon advise traces/gpt_everything.h100
 echelon advise: expected one trace and --device NAME
 exit 2
@@ -219,7 +219,7 @@ $ cd $T && G=$OLDPWD/traces; echelon advise --trace $G/gpt_pytorch.h100/gpt.pret
   Do first: accumulate.pretend.gz (3.22 GiB, 13.0 ms a step).
   as it is                                 4.63 GiB         -  11.8 ms         -
    1  accumulate.pretend.gz                3.22 GiB         -  13.0 ms    x1.100
-   2  gradient accumulation in two         3.22 GiB         -  13.0 ms    x1.100
+   2  gradient accumulation in two         3.22 GiB         -  13.0 ms    x1.101
    3  gradient accumulation in four        2.34 GiB         -  15.5 ms    x1.311
   12  checkpoint=blocks.*,fused            4.63 GiB         -        -         -
   (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
@@ -236,3 +236,9 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --step last | grep 'N
 $ echelon advise traces/gpt_pytorch_compiled.h100/whole.pretend.gz --device h100-sxm --step last | grep -c 'Not tried'
 0
 exit 1
+$ echelon advise traces/gpt_jax.h100 --device h100-sxm --memory 100MiB | sed -n '/with what has no room/,/^$/p'
+  What would run as it is, with what has no room on the host
+   1  unified memory, paged on demand       100 MiB  24.7 MiB  14.9 ms    x3.330
+
+$ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native --set device.memories.hbm.available=100MiB --set replay.unified_memory=true | grep 'Unified'
+  Unified memory: 100 MiB of it are the device's. 208 MiB came from the host when they were touched, and 234 MiB went there to make room; operations waited 10.5 ms for that.

@@ -17,7 +17,7 @@ $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --en
 $ echelon run --trace traces/gpt_pytorch_compiled.h100/whole.pretend.gz --device h100-sxm --step last --engine native --pass batch:times=0.5 2>&1 | grep -E '^  It (fits|takes)|batch:'
   after pass batch:times=0.5
   It fits. hbm 2.89 GiB of 78.6 GiB (4 %), host 6 B of 2 TiB (0 %)
-  It takes 7.01 ms, bound by hbm port (61 % of the critical path).
+  It takes 6.99 ms, bound by hbm port (61 % of the critical path).
   - batch: a batch of 4 for 8: 142 arrays have rows of it
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --pass batch:parts=3 2>&1 | grep -E 'batch:'
   after pass batch:parts=3
@@ -42,26 +42,26 @@ A GPT's training step with batches of 4 to 128, on four cards
   4, l4                  yes   84.0 ms    1.000  2.88 GiB      3.22 GiB  hbm port
   4, l40s                yes   22.3 ms    0.265  2.88 GiB      3.22 GiB  hbm port
   4, a100-80             yes   15.8 ms    0.188  2.88 GiB      3.22 GiB  hbm port
-  4, h100-sxm            yes   7.47 ms    0.089  2.88 GiB      3.22 GiB  hbm port
+  4, h100-sxm            yes   7.46 ms    0.089  2.88 GiB      3.22 GiB  hbm port
   8, l4                  yes    136 ms    1.620  4.63 GiB      4.99 GiB  hbm port
   8, l40s                yes   35.8 ms    0.427  4.63 GiB      4.99 GiB  hbm port
   8, a100-80             yes   26.4 ms    0.314  4.63 GiB      4.99 GiB  matrix unit
-  8, h100-sxm            yes   11.8 ms    0.141  4.63 GiB      4.99 GiB  hbm port
-  32, l4                 yes    438 ms    5.217  15.2 GiB      18.6 GiB  hbm port
+  8, h100-sxm            yes   11.8 ms    0.140  4.63 GiB      4.99 GiB  hbm port
+  32, l4                 yes    438 ms    5.218  15.2 GiB      18.6 GiB  hbm port
   32, l40s               yes    115 ms    1.370  15.2 GiB      18.6 GiB  hbm port
   32, a100-80            yes   88.4 ms    1.052  15.2 GiB      18.6 GiB  matrix unit
   32, h100-sxm           yes   37.3 ms    0.444  15.2 GiB      18.6 GiB  hbm port
   64, l4                 NO    stopped           28.5 GiB             -  space
   64, l40s               yes    218 ms    2.593  29.2 GiB      36.7 GiB  hbm port
-  64, a100-80            yes    170 ms    2.022  29.2 GiB      36.7 GiB  matrix unit
-  64, h100-sxm           yes   71.2 ms    0.847  29.2 GiB      36.7 GiB  hbm port
+  64, a100-80            yes    170 ms    2.023  29.2 GiB      36.7 GiB  matrix unit
+  64, h100-sxm           yes   71.1 ms    0.847  29.2 GiB      36.7 GiB  hbm port
   128, l4                NO    stopped           25.3 GiB             -  space
   128, l40s              NO    stopped           56.6 GiB             -  space
-  128, a100-80           yes    335 ms    3.983  57.3 GiB      73.1 GiB  matrix unit
-  128, h100-sxm          yes    139 ms    1.650  57.3 GiB      73.1 GiB  hbm port
-  128 in four, l4        yes    1.67 s   19.924  15.5 GiB      18.6 GiB  hbm port
-  128 in four, l40s      yes    438 ms    5.208  15.5 GiB      18.6 GiB  hbm port
-  128 in four, a100-80   yes    343 ms    4.082  15.5 GiB      18.6 GiB  matrix unit
+  128, a100-80           yes    335 ms    3.984  57.3 GiB      73.1 GiB  matrix unit
+  128, h100-sxm          yes    139 ms    1.651  57.3 GiB      73.1 GiB  hbm port
+  128 in four, l4        yes    1.67 s   19.927  15.5 GiB      18.6 GiB  hbm port
+  128 in four, l40s      yes    438 ms    5.209  15.5 GiB      18.6 GiB  hbm port
+  128 in four, a100-80   yes    343 ms    4.083  15.5 GiB      18.6 GiB  matrix unit
   128 in four, h100-sxm  yes    143 ms    1.707  15.5 GiB      18.6 GiB  hbm port
 
   What changed, and why
@@ -92,11 +92,12 @@ A GPT's training step with batches of 4 to 128, on four cards
     +1.71 GiB buffers.
 
   4, l4 -> 64, l4
-    It stops fitting: at 0 ps 'NllLossBackward0' asks for 7.81 GiB of hbm, where 20.7 GiB of 22.0 GiB are live.
+    It stops fitting: in the steps before 'NllLossBackward0' asks for 7.81 GiB of hbm, where 20.7 GiB of 22.0 GiB are
+    live.
 
   4, l4 -> 128, l4
-    It stops fitting: at 0 ps 'gpt_train.py:59 (functional.py:3561)' asks for 7.81 GiB of hbm, where 17.5 GiB of
-    22.0 GiB are live.
+    It stops fitting: in the steps before 'gpt_train.py:59 (functional.py:3561)' asks for 7.81 GiB of hbm, where
+    17.5 GiB of 22.0 GiB are live.
 
   4, l4 -> 128 in four, l4
     It takes 19.9 times as long: 84.0 ms -> 1.67 s. Along the critical path: +872 ms hbm port, +716 ms matrix unit.
@@ -109,7 +110,8 @@ A GPT's training step with batches of 4 to 128, on four cards
     +1.71 GiB buffers.
 
   128, l4 -> 128, l40s
-    It still does not fit: at 0 ps 'NllLossBackward0' asks for 15.6 GiB of hbm, where 41.0 GiB of 44.0 GiB are live.
+    It still does not fit: in the steps before 'NllLossBackward0' asks for 15.6 GiB of hbm, where 41.0 GiB of 44.0 GiB
+    are live.
 
   128, l4 -> 128, a100-80, 128, h100-sxm
     It fits now.
@@ -119,7 +121,7 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 3 GiB are there.
   Do first: gradient accumulation in four (2.34 GiB, 15.5 ms a step): for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync().
-  A batch of 3 fits as it is (8 now): 2.44 GiB, 6.39 ms a step, 0.69 times the rows a second.
+  A batch of 3 fits as it is (8 now): 2.44 GiB, 6.37 ms a step, 0.69 times the rows a second.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 1GiB --step last | grep batch
   No smaller batch fits as it is (8 now): one of 1 needs 1.76 GiB.
    2  checkpoint each, micro-batches of 1  1.80 GiB         -        -         -
@@ -139,5 +141,48 @@ $ echelon advise traces/gpt_pytorch.h100 --device l4 --step last --json | sed -n
     "fits" : true,
     "hbm_bytes" : 19108892160,
     "host_bytes" : 0,
-    "makespan_ps" : 513492055215
+    "makespan_ps" : 513477055215
   },
+$ for p in batch:rows=8 batch:parts=1 batch:rows=0; do echelon run --trace gpt_pytorch.h100 --device h100-sxm --pass $p | grep -E 'Nothing|- batch'; done
+    Nothing: pass batch:rows=8 leaves it as it is: its batch is 8 already; rows=, times= or parts= asks for another.
+  - batch: left the trace as it is: its batch is 8 already; rows=, times= or parts= asks for another
+    Nothing: pass batch leaves it as it is: its batch is 8 already; rows=, times= or parts= asks for another.
+  - batch: left the trace as it is: its batch is 8 already; rows=, times= or parts= asks for another
+    Nothing: pass batch leaves it as it is: its batch is 8 already; rows=, times= or parts= asks for another.
+  - batch: left the trace as it is: its batch is 8 already; rows=, times= or parts= asks for another
+$ echelon run --trace traces/gpt_pytorch.h100 --device l4 --engine native --step last --pass batch:rows=64 | sed -n '/DOES NOT FIT/,/before anything/p'; sh -c "$(echelon run --trace traces/gpt_pytorch.h100 --device l4 --engine native --step last --pass batch:rows=64 | grep '^ *echelon advise')" | grep -E 'with|FIT|batch of'; echelon run --trace traces/gpt_pytorch.h100 --device l4 --engine native --step last --pass batch:rows=64 --json | jq -c '.failure | {before_the_step, n: .held_by | length}'; echelon run batch_sizes | grep -c 'stops fitting: in the steps before'
+  IT DOES NOT FIT. hbm 28.5 GiB of 22.0 GiB (130 %)
+  In the steps before 'NllLossBackward0' asks for 7.81 GiB more in hbm: 20.7 GiB of 22.0 GiB are live, 20.9 GiB reserved.
+  What held the memory:
+    7.81 GiB  gpt_train.py:59 (functional.py:3561)        temporary
+    3.91 GiB  gpt_train.py:49 (linear.py:134)             temporary
+    3.91 GiB  gpt_train.py:59 (functional.py:3561)        activation
+    1.25 GiB  gpt_train.py:35, 3 of them                  activation
+    1.12 GiB  gpt_train.py:35 (linear.py:134), 3 of them  activation
+     896 MiB  gpt_train.py:32 (linear.py:134), 3 of them  activation
+     512 MiB  gpt_train.py:34, 2 of them                  activation
+     256 MiB  gpt_train.py:46 (functional.py:2621)        activation
+     128 MiB  gpt_train.py:33                             activation
+  (2.04 GiB of the 24 GiB of hbm are kept by the driver and the process's context.)
+  What would make it fit:
+    echelon advise --trace traces/gpt_pytorch.h100 --device l4 --step last --pass batch:rows=64
+  That is before anything of it ran.
+  with pass batch:rows=64
+  with allocator pytorch:release:2.15, as recorded
+  IT DOES NOT FIT. 29.2 GiB of hbm are needed, 22.0 GiB are there beside 212 MiB of the process's context.
+  Do first: gradient accumulation in two (15.5 GiB, 851 ms a step): for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync().
+  A batch of 38 fits as it is (64 now): 17.8 GiB, 514 ms a step, 0.97 times the rows a second.
+  By line of the program, without what it is given: gpt_train.py:59 (11.7 GiB), gpt_train.py:49 (4.09 GiB), gpt_train.py:48 (2.01 GiB), gpt_train.py:35 (1.28 GiB), gpt_train.py:32 (1.01 GiB), and others.
+  What would run as it is, with what has no room on the host
+  (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
+   1, 2  for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()
+   4  with torch.autograd.graph.save_on_cpu(pin_memory=True): around the forward pass; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+  Not tried, since PyTorch itself tells: compile. 'echelon capture --pretend l4 --set device.memories.hbm.capacity=1TiB --with compile -o with -- COMMAND', then '--also with.PID.pretend' here; 'echelon list measures' has more.
+echelon: gpt_pytorch.h100, step 2 of 2 does not fit on l4
+{"before_the_step":true,"n":9}
+2
+$ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --engine native --set device.memories.hbm.available=3GiB | grep -A3 'set to be'
+  (3 GiB of the 80 GiB of hbm were set to be available.)
+  What would make it fit:
+    echelon advise --trace traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.available=3GiB
+  Up to there it takes 38.0 ms, bound by pageable port (86 % of the critical path).

@@ -59,3 +59,6 @@ $ for words in device plugin "trace myself"; do echelon help questions $words | 
 17
 1
 3
+$ echelon help | grep 'Exit codes'; echelon --print-man | grep 'of a sweep, nothing of it fits' | wc -l
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 the simulated workload does not fit: a result, with what did not fit, when, and what held the memory; of a sweep, nothing of it fits; of advise, it does not fit and no measure but unified memory makes it.
+1

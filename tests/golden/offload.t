@@ -82,3 +82,8 @@ $ for t in whole layers; do echelon run --trace traces/adam_stacked_$t.h100 --de
   It takes 27.3 ms, bound by host link to device (41 % of the critical path).
   It fits. hbm 516 MiB of 79.1 GiB (1 %), host 768 MiB of 2 TiB (0 %)
   It takes 35.1 ms, bound by host link to device (43 % of the critical path).
+$ : an offload is told apart from what else is changed, to whichever memory; printf 'base: h100-sxm\nname: tiers\nmemories:\n  cxl: {kind: host-pinned, capacity: 1TiB, read: 60GB/s, write: 60GB/s}\nlinks:\n  cxl: {from: cxl, to: hbm, to_device: 28GB/s, from_device: 28GB/s, setup: 2us}\n' >$T/t.yaml; for p in offload:to=cxl "remat:memory=150MiB --pass offload:what=arguments,idle=0" "offload --pass prefetch"; do echelon run --trace traces/gpt_unrolled_kept.h100 --device $T/t.yaml --engine native --pass $p | grep -c 'So this offload'; done; echelon run --trace traces/gpt_unrolled_kept.h100 --device $T/t.yaml --engine native --pass offload:to=cxl | grep 'So this'
+1
+0
+1
+    So this offload saves 59.5 MiB of hbm for 61.5 MiB in cxl. At the peak it holds 16 MiB more temporaries in use (largest: 'loop_broadcast_fusion', 'triton_softmax.37', 'gemm_fusion_dot.34', 'loop_convert_fusion').

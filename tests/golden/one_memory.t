@@ -14,9 +14,9 @@ $ echelon run --trace tests/golden/data/stream.ech --device gb10 --set device.me
      954 MiB  out.1
      954 MiB  in.0
      954 MiB  in.1
-  (122 GiB of the 128 GiB of hbm are kept by the driver and the runtime.)
-  What would make it fit: 'echelon advise', with the same --trace and --device.
-  That is before anything ran.
+  (6.43 GiB of the 128 GiB of hbm were set to be available.)
+  What would make it fit:
+    echelon advise --trace tests/golden/data/stream.ech --device gb10 --set device.memories.hbm.available=6.9GB
 $ echelon run --trace tests/golden/data/stream.ech --device gb10 --set device.memories.hbm.available=6.9GB >/dev/null
 exit 3
 $ echelon run --trace tests/golden/data/stream.ech --device rtx-pro-6000 --set device.memories.hbm.available=6.9GB | sed -n '4p'

@@ -52,3 +52,12 @@ $ for c in auto libtpu-0.0.52; do echelon run --trace traces/gpt_nothing.v5e --d
   - place: now, with 63.9 MiB (60.6 MiB used at most, policy xla): 103 arrays made on chip (66.0 MiB), 12 prefetches (9.52 MiB, 0 of them in slices), 8 evictions (8.51 MiB), 0 fetched before the program begins (0 B)
   - place: 32 MiB for kernels' scratch is cut off beforehand, as libtpu 0.0.52 does
   - place: now, with 31.9 MiB (28.6 MiB used at most, policy xla): 103 arrays made on chip (66.0 MiB), 12 prefetches (9.52 MiB, 0 of them in slices), 8 evictions (8.51 MiB), 0 fetched before the program begins (0 B)
+$ for p in '' 'place:policy=none' 'remat'; do echelon run --trace traces/gpt_everything.v5e --device h100-sxm --engine native ${p:+--pass "$p"} | grep -E '^  It (fits|takes)|on chip than|has no memory'; done
+  It fits. hbm 116 MiB of 79.1 GiB (0 %)
+  It takes 455 us, bound by overhead (59 % of the critical path).
+  - it keeps more on chip than h100-sxm has: all of it lies in hbm (--pass place)
+  It fits. hbm 116 MiB of 79.1 GiB (0 %)
+  It takes 455 us, bound by overhead (59 % of the critical path).
+  It fits. hbm 36.2 MiB of 79.1 GiB (0 %)
+  It takes 477 us, bound by overhead (59 % of the critical path).
+  - it keeps more on chip than h100-sxm has: all of it lies in hbm (--pass place)

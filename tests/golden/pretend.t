@@ -80,18 +80,29 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
   4.52 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.02 GiB, 512 MiB of it the process's context.
-  It takes 12.8 ms, bound by hbm port (52 % of the critical path).
-    It takes 8.0 % longer: 11.8 ms -> 12.8 ms. Along the critical path: +486 us hbm port, +373 us matrix unit, +73 us overhead.
+  It takes 12.7 ms, bound by hbm port (52 % of the critical path).
+    It takes 8.0 % longer: 11.8 ms -> 12.7 ms. Along the critical path: +486 us hbm port, +373 us matrix unit, +73 us overhead.
   Steps: one whole one
     12.7 ms from Optimizer.step#AdamW.step to the next, 201 kernels, at most 4.09 GiB
 
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. hbm 2.98 GiB of 2.61 GiB (114 %)
-  Before that begins 'gpt_train.py:59 (functional.py:3561)' asks for 1000 MiB more in hbm: 2.00 GiB of 2.61 GiB are live, 2.03 GiB reserved.
+  In the steps before 'gpt_train.py:59 (functional.py:3561)' asks for 1000 MiB more in hbm: 2.00 GiB of 2.61 GiB are live, 2.03 GiB reserved.
+  What held the memory:
+     500 MiB  gpt_train.py:49 (linear.py:134)              temporary
+     500 MiB  gpt_train.py:59 (functional.py:3561)         activation
+     268 MiB  gpt_train.py:52 (module.py:1374), 3 of them  parameter
+     160 MiB  gpt_train.py:35, 3 of them                   activation
+     128 MiB  gpt_train.py:35 (linear.py:134), 2 of them   activation
+      96 MiB  gpt_train.py:32 (linear.py:134), 2 of them   activation
+      64 MiB  gpt_train.py:34, 2 of them                   activation
+    62.5 MiB  gpt_train.py:49 (linear.py:134)              activation
+      32 MiB  gpt_train.py:46 (functional.py:2621)         activation
   (1.39 GiB of the 4 GiB of hbm are kept by the driver and the process's context.)
-  What would make it fit: 'echelon advise', with the same --trace and --device.
-  That is before anything ran.
+  What would make it fit:
+    echelon advise --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --set device.memories.hbm.capacity=4GiB
+  That is before anything of it ran.
 
   Kernel times: 165 kernel model. Engine: native (0.1.0).
   - PyTorch's allocations taken from traces/gpt_pytorch.h100/gpt.pickle.gz
@@ -99,12 +110,12 @@ gpt_pytorch.h100, step 2 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
   - step 2 of 2 alone, from Optimizer.step#AdamW.step to the next: what was asked for before is held as it was then, and takes no time here
 $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --step 1..2 | grep -E 'It takes|alone, from'
-  It takes 51.8 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
+  It takes 51.7 ms, step 2 of 2 takes 25.9 ms; 20.4 % of all ranks' time in that step is waiting for one another.
     ranks 0, 1: steps 1 to 2 of 2 alone, from Optimizer.step#SGD.step to the next: what was asked for before is held as it was then, and takes no time here
 $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep: [{path: step, values: [1, 2, 1..2]}]\n' >$T/e.yaml; echelon run $T/e.yaml | grep -E '^ *(1|2|1\.\.2)  '
-  1     yes   12.7 ms    1.000  4.63 GiB  hbm port
-  2     yes   11.8 ms    0.933  4.63 GiB  hbm port
-  1..2  yes   24.5 ms    1.932  4.63 GiB  hbm port
+  1     yes   12.1 ms    1.000  4.63 GiB  hbm port
+  2     yes   11.8 ms    0.971  4.63 GiB  hbm port
+  1..2  yes   23.9 ms    1.971  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
   It takes 43.1 ms, bound by hbm port (41 % of the critical path).
     It takes 37.7 % less time: 69.2 ms -> 43.1 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
@@ -216,7 +227,7 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
   - 56 copies of 12.0 MiB in all are from or to pageable host memory, which is not counted; --pass pin says what pinned memory would be worth
 $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm --engine native | grep 'pinning memory'
     pinning memory                 960 us    4.7 % #...................
-    (pinning memory: the host waits while pages of its memory are locked one by one: once for all that PyTorch's cache of pinned memory keeps then)
+    (pinning memory: the host waits while pages of its memory are locked one by one: once, where a cache of pinned memory keeps them, as PyTorch's does)
 $ echelon alloc traces/keras_cnn.h100/cnn.pretend.gz | sed -n '1,9p'
 traces/keras_cnn.h100/cnn.pretend.gz: pretend, 1148 events; device memory 78.6 GiB, what the pretended device had beside its context
 allocations of hbm (--memory: host)
@@ -273,23 +284,23 @@ no allocator needs less than 1 MiB
 no allocator needs less than 2 MiB
 $ for p in '' 'remat:modules=blocks.*' 'shard:over=8'; do echelon run --trace traces/gpt_pytorch_compiled.h100/whole.pretend.gz --device h100-sxm --step last --engine native ${p:+--pass "$p"} 2>/dev/null | grep -E '^  It (fits|takes)|head \(Linear\)  |blocks\.\*\.up|- (remat|shard):'; done
   It fits. hbm 4.62 GiB of 78.6 GiB (6 %), host 6 B of 2 TiB (0 %)
-  It takes 10.8 ms, bound by hbm port (56 % of the critical path).
+  It takes 10.7 ms, bound by hbm port (56 % of the critical path).
     head (Linear)                 2.36 ms   22.0 % ####................  730 us, -, 1.63 ms
     blocks.*.up (Linear)           582 us    5.4 % #...................  200 us, -, 382 us
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %), host 6 B of 2 TiB (0 %)
   It takes 11.5 ms, bound by hbm port (55 % of the critical path).
-    head (Linear)                 2.36 ms   20.5 % ####................  730 us, -, 1.63 ms
+    head (Linear)                 2.36 ms   20.6 % ####................  730 us, -, 1.63 ms
     blocks.*.up (Linear)           783 us    6.8 % #...................  200 us, 200 us, 382 us
   - remat: 72 arrays (1.64 GiB) made again instead of kept: 78 kernels run again, 1.70 ms by their own times
   - remat: these modules are parts of a graph of torch.compile, which decides itself when gradients are computed: 14 steps checkpointed so took 0.8 to 1.3 times the memory that is told; modules compiled one at a time (module.compile()) take what is told
   It fits. hbm 4.14 GiB of 78.6 GiB (5 %), host 6 B of 2 TiB (0 %)
   It takes 11.2 ms, bound by hbm port (41 % of the critical path).
-    head (Linear)                 2.41 ms   21.5 % ####................  730 us, -, 1.68 ms
+    head (Linear)                 2.41 ms   21.6 % ####................  730 us, -, 1.68 ms
     blocks.*.up (Linear)           582 us    5.2 % #...................  200 us, -, 382 us
   - shard: weights and optimizer state (1.01 GiB), and gradients, in parts over 8 devices, 130 MiB and gradients on each, as fully_shard of blocks.* and of the model has them
   - shard: 1.66 GiB of weights are gathered and 1.01 GiB of gradients summed up, in the types that they have
 $ echelon run --trace traces/gpt_pytorch_compiled.h100/checkpointed.pretend.gz --device h100-sxm --step last --engine native 2>/dev/null | grep -E '^  It (fits|takes)|head \(Linear\)  |blocks\.\*\.up'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %), host 6 B of 2 TiB (0 %)
-  It takes 11.4 ms, bound by hbm port (54 % of the critical path).
-    head (Linear)                 2.36 ms   20.6 % ####................  730 us, -, 1.63 ms
+  It takes 11.4 ms, bound by hbm port (55 % of the critical path).
+    head (Linear)                 2.36 ms   20.7 % ####................  730 us, -, 1.63 ms
     blocks.*.up (Linear)           783 us    6.8 % #...................  200 us, 200 us, 382 us

@@ -85,8 +85,9 @@ $ echelon run --trace traces/gpt_torch_tpu.v6e --device tpu-v6e --engine native 
        512 B  tt_jit_export_L589C0_fx_to_mlir_trav...le_compile_mlir_as_strided/constant.7  constant, 99 % padding
        512 B  tt_jit_to_copy_copy_/constant.0                                               constant, 100 % padding
        512 B  tt_jit_to_copy_copy_/constant.1                                               constant, 100 % padding
-  (28 GiB of the 32 GiB of hbm are kept by the driver and the runtime.)
-  What would make it fit: 'echelon advise', with the same --trace and --device.
+  (4 GiB of the 32 GiB of hbm were set to be available.)
+  What would make it fit:
+    echelon advise --trace traces/gpt_torch_tpu.v6e --device tpu-v6e --set device.memories.hbm.available=4GiB
   Up to there it takes 19.8 ms, bound by host link to device (65 % of the critical path).
   The whole of it would take at least 76.9 ms on this device; with no overlap at all 95.7 ms.
 

@@ -59,7 +59,8 @@ stream on small (a device for tests)
   What held the memory:
      954 MiB  in.0
      954 MiB  in.1
-  What would make it fit: 'echelon advise', with the same --trace and --device.
+  What would make it fit:
+    echelon advise --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --set device.memories.hbm.capacity=2.5GB
   That is before anything ran.
 
   Memory at its fullest
@@ -842,7 +843,8 @@ layers on small (a device for tests)
      477 MiB  model.py:7
      381 MiB  one.py:1
     95.4 MiB  table                                     constant
-  What would make it fit: 'echelon advise', with the same --trace and --device.
+  What would make it fit:
+    echelon advise --trace tests/golden/data/layers.ech --device tests/golden/data/small.yaml --set device.memories.hbm.capacity=1.6GB
   Up to there it takes 5 ms, bound by hbm port (100 % of the critical path).
   The whole of it would take at least 10 ms on this device; with no overlap at all 10 ms.
 
@@ -982,7 +984,7 @@ $ for p in offload:above=1MiB offload:what=arguments pad:align=16MiB; do echelon
 $ echelon import traces/gpt_nothing.v5e 2>/dev/null | grep -v -e '"chip"' -e '"estimates_for"' >$T/unnamed.ech; for run in "$T/unnamed.ech h100-sxm" "traces/gpt_nothing.v5e mi300x" "traces/gpt_nothing.h100 tpu-v5e" "traces/gpt_pytorch.h100 tpu-v5e"; do echelon run --trace ${run% *} --device ${run#* } --engine native | grep -e 'Kernel times' -e 'and nothing more'; done
   Kernel times: 78 roofline; 21 unknown. Engine: native (0.1.0).
   - the program was compiled for a TPU: on h100-sxm its kernels' bytes and operations are priced, and nothing more is known; 'echelon capture --pretend h100-sxm' asks its compiler
-  Kernel times: 78 roofline; 21 unknown. Engine: native (0.1.0).
+  Kernel times: 99 roofline. Engine: native (0.1.0).
   - the program was compiled for a TPU (tpu-v5e): on mi300x its kernels' bytes and operations are priced, and nothing more is known
   Kernel times: 98 roofline. Engine: native (0.1.0).
   - the program was compiled for a GPU: on tpu-v5e its kernels' bytes and operations are priced, and nothing more is known; 'echelon capture --pretend tpu-v5e' asks its compiler
@@ -1043,8 +1045,9 @@ beside on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   What held the memory:
        2 GiB  weights
      576 MiB  NCCL's buffers
-  (76.2 GiB of the 80 GiB of hbm are kept by the driver and the runtime.)
-  What would make it fit: 'echelon advise', with the same --trace and --device.
+  (3.81 GiB of the 80 GiB of hbm were set to be available.)
+  What would make it fit:
+    echelon advise --trace tests/golden/data/beside.ech --device h100-sxm --set device.memories.hbm.available=3900MiB
   Up to there it takes 916 us, bound by hbm port (55 % of the critical path).
   The whole of it would take at least 500 us on this device; with no overlap at all 1.12 ms.
 
@@ -1115,12 +1118,13 @@ $ printf 'trace: gpt_unrolled_offload.h100\ndevice: {base: h100-sx}\n' >$T/none.
 echelon: none.yaml:2:16: base: 'h100-sx' is no device; did you mean 'h100-sxm' or 'h100-sxm-calibrated'?
 exit 2
 $ echelon run --trace traces/sharded_mlp.v5e --device l4 | grep -E 'collectives'
-  Without its collectives it takes 383 us, bound by matrix unit (56 % of the critical path).
+  Without its collectives it takes 2.20 ms, bound by hbm port (96 % of the critical path).
+  Waits for copies and collectives while nothing computes: 219 us, 10.0 %
   - l4 has no link between devices: collectives cost what was recorded of them, else only their memory traffic, and take longer. What nccl-tests reaches where they cross PCIe, say 20 GB/s: --set 'device.links.pcie={from: hbm, to: hbm, to_device: 20GB/s, from_device: 20GB/s, reach: 8}'
 $ echelon run --trace traces/sharded_mlp.v5e --device l4 --set 'device.links.pcie={from: hbm, to: hbm, to_device: 20GB/s, from_device: 20GB/s, reach: 8}' | grep -E 'collectives|It takes'
-  It takes 2.94 ms, bound by pcie link out (93 % of the critical path).
-    It takes 7.69 times as long: 383 us -> 2.94 ms. Along the critical path: +2.73 ms pcie link out, -142 us matrix unit.
-  Waits for copies and collectives while nothing computes: 2.56 ms, 87.0 %
+  It takes 3.77 ms, bound by pcie link out (72 % of the critical path).
+    It takes 71.9 % longer: 2.20 ms -> 3.77 ms. Along the critical path: +2.73 ms pcie link out, -1.13 ms hbm port.
+  Waits for copies and collectives while nothing computes: 1.88 ms, 49.9 %
 $ echelon run break_even | sed -n '4,21p'
   activations, host link     fits     time  x first   needed      peak    to dev  from dev  bound by
   -------------------------  ----  -------  -------  -------  --------  --------  --------  ---------------------

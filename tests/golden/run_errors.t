@@ -167,10 +167,10 @@ $ echelon run --trace traces/adam_none.v5e --device tpu-v5e --set device.units.x
 echelon: --set device.units.xyz.clock=1GHz: units.xyz: expected a kind, one of matrix, vector, transcendental, scalar; its units are matrix, vector, transcendental
 exit 2
 $ printf 'hello\n' >$T/hello; for verb in info plan import alloc; do echelon $verb tests/golden/data/stream.ech --device $T/hello 2>&1 | sed "s:$T:T:"; done
-echelon: T/hello:1:1: device: expected keys and values, one of them 'name'
-echelon: T/hello:1:1: device: expected keys and values, one of them 'name'
-echelon: T/hello:1:1: device: expected keys and values, one of them 'name'
-echelon: T/hello:1:1: device: expected keys and values, one of them 'name'
+echelon: T/hello:1:1: device: expected keys with their values, of name, summary, family, compiler, products, cores, memories, links, units, kernel, runtime, layout, dram, calibrated, unmeasured
+echelon: T/hello:1:1: device: expected keys with their values, of name, summary, family, compiler, products, cores, memories, links, units, kernel, runtime, layout, dram, calibrated, unmeasured
+echelon: T/hello:1:1: device: expected keys with their values, of name, summary, family, compiler, products, cores, memories, links, units, kernel, runtime, layout, dram, calibrated, unmeasured
+echelon: T/hello:1:1: device: expected keys with their values, of name, summary, family, compiler, products, cores, memories, links, units, kernel, runtime, layout, dram, calibrated, unmeasured
 $ printf 'name: like\nbase: sub/other.yaml\n' >$T/like.yaml; mkdir $T/sub; printf 'name: other\nbase: h100-sxm\n' >$T/sub/other.yaml; echelon info tests/golden/data/stream.ech --device $T/like.yaml | head -1; printf 'name: round\nbase: like.yaml\n' >$T/round.yaml; printf 'name: other\nbase: ../round.yaml\n' >$T/sub/other.yaml; echelon info tests/golden/data/stream.ech --device $T/like.yaml 2>&1 | sed "s:$T:T:"
 tests/golden/data/stream.ech: ech
 echelon: T/sub/../sub/other.yaml:2:7: base: more than 4 devices, each like the next
@@ -202,12 +202,12 @@ echelon: done: the results of a finished run, not what was run; 'echelon report'
 echelon: mine.yaml: the text looks like an experiment; 'echelon run FILE' runs it, and its key 'trace' names what is read here
 exit 1
 $ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --engine native --set device.memories.hbm.capacity=64MiB -o $T/short 2>/dev/null | grep 'What would make it fit:'; grep -c 'What would make it fit:' $T/short/report.html
-  What would make it fit: 'echelon advise', with the same --trace and --device.
+  What would make it fit:
 1
 $ cd $T; echelon run --trace mine.ech --device abacus; echo > mine.txt; echelon run --trace $OLDPWD/traces/adam_none.h100 --device mine.txt
 echelon: 'abacus' is no device; expected a file, or a name of those that 'echelon list devices' shows
 echelon: mine.txt: the file is empty; expected keys and values
-exit 1
+exit 2
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=3GiB --find device.links.host.to_device=x0.1..x1 --for 'time<=x1.1'
 echelon: --for: 'time<=x1.1' is held against the run without the edit, which does not fit and so has no time; expected time<=10ms or hbm<=4GiB, or a device that it fits
 exit 2
@@ -246,3 +246,16 @@ echelon: --set device.memories.hbm.bw=x2: there is no 'bw' to multiply; did you 
 echelon: --set device.links.host.bandwidth=x2: there is no 'bandwidth' to multiply; did you mean 'to_device' and 'from_device', one edit each?
 echelon: --set device.links.host.bandwidth=20GB/s: links.host: 'bandwidth' is no key here; did you mean 'to_device' and 'from_device', one edit each?
 exit 2
+$ for text in '- trace: a\n' 'plain\n' 'title: a\ntitle: b\n' 'title: [a\n' '' 'title: a\nbogus: 1\n'; do printf -- "$text" >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"; echelon run $T/e.yaml 2>/dev/null; echo $?; done
+echelon: T/e.yaml:1:1: experiment: expected keys with their values, of title, trace, device, allocator, host_allocator, passes, replay, set, sweep, find, matmul, format, beside, trips, step, capture_device
+2
+echelon: T/e.yaml:1:1: experiment: expected keys with their values, of title, trace, device, allocator, host_allocator, passes, replay, set, sweep, find, matmul, format, beside, trips, step, capture_device
+2
+echelon: T/e.yaml:2:8: 'title' stands here twice
+2
+echelon: T/e.yaml:2:1: flow sequence without a closing bracket
+2
+echelon: T/e.yaml: the file is empty; expected keys and values
+2
+echelon: T/e.yaml:2:8: experiment: 'bogus' is no key here; expected one of title, trace, device, allocator, host_allocator, passes, replay, set, sweep, find, matmul, format, beside, trips, step, capture_device
+2

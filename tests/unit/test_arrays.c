@@ -26,7 +26,7 @@ static char *access_of(EchArrays *arrays, EchId n)
         uses[i] = any(i);
     size_t n_found;
     uint64_t unknown = 0, inferred = 0;
-    const EchArrayUse *found = ech_arrays_resolve(arrays, uses, n, &n_found, &unknown, &inferred);
+    const EchArrayUse *found = ech_arrays_resolve(arrays, uses, n, false, &n_found, &unknown, &inferred);
     ck_assert_uint_eq(n_found, n);
     ck_assert_uint_eq(unknown, 0);
     ck_assert_uint_eq(inferred, n);
@@ -78,7 +78,7 @@ START_TEST(the_hosts_arrays_are_read)
     const EchAddressUse told = {any(0).address, 64, ECH_ADDRESS_WRITE};
     size_t n;
     uint64_t unknown = 0, inferred = 0;
-    const EchArrayUse *found = ech_arrays_resolve(arrays, &told, 1, &n, &unknown, &inferred);
+    const EchArrayUse *found = ech_arrays_resolve(arrays, &told, 1, false, &n, &unknown, &inferred);
     ck_assert(n == 1 && found[0].writes && !found[0].reads);
     ech_arrays_alloc(arrays, 0, any(0).address, 64); /* a device's array at the same address */
     expect(arrays, 1, "w");
@@ -100,13 +100,32 @@ START_TEST(what_is_new_is_filled)
     }
     size_t n;
     uint64_t unknown = 0, inferred = 0;
-    (void)ech_arrays_resolve(arrays, (const EchAddressUse *)(const void *)uses->data, uses->len, &n, &unknown, &inferred);
+    (void)ech_arrays_resolve(arrays, (const EchAddressUse *)(const void *)uses->data, uses->len, false, &n, &unknown, &inferred);
     g_array_set_size(uses, 0);
     ech_arrays_fill_new(arrays, 1000, uses);
     ck_assert_uint_eq(uses->len, 0);
     ech_arrays_alloc(arrays, 6, any(0).address, 64); /* another in the place of the first */
     ech_arrays_fill_new(arrays, 1000, uses);
     ck_assert(uses->len == 1 && g_array_index(uses, EchAddressUse, 0).address == any(0).address);
+}
+END_TEST
+
+/* Parts of a block, each where it lies; or the block, from the first of them on. */
+START_TEST(parts_stand_apart)
+{
+    g_autoptr(EchArrays) arrays = ech_arrays_new();
+    ech_arrays_alloc(arrays, 7, 4096, 1000);
+    const EchAddressUse uses[] = {{4096 + 600, 200, ECH_ADDRESS_READ}, {4096 + 100, 50, ECH_ADDRESS_READ}, {4096 + 300, 80, ECH_ADDRESS_WRITE}};
+    size_t n;
+    uint64_t unknown = 0, inferred = 0;
+    const EchArrayUse *found = ech_arrays_resolve(arrays, uses, G_N_ELEMENTS(uses), _i, &n, &unknown, &inferred);
+    ck_assert_uint_eq(n, _i ? 3 : 1);
+    for (size_t i = 0; i < n; i++) {
+        ck_assert_uint_eq(found[i].buffer, 7);
+        ck_assert_int_eq(found[i].part, _i);
+        ck_assert_uint_eq(found[i].offset, _i ? uses[i].address - 4096 : 100);
+        ck_assert_uint_eq(found[i].read + found[i].written, _i ? uses[i].bytes : 330);
+    }
 }
 END_TEST
 
@@ -118,6 +137,7 @@ int main(void)
     tcase_add_test(tcase, a_kernel_of_used_arrays_alone_updates_any);
     tcase_add_test(tcase, the_hosts_arrays_are_read);
     tcase_add_test(tcase, what_is_new_is_filled);
+    tcase_add_loop_test(tcase, parts_stand_apart, 0, 2);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

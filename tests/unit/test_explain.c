@@ -131,6 +131,27 @@ START_TEST(test_offload_that_costs)
 }
 END_TEST
 
+/* What passes beside it change is not the offload's, whichever memory that goes to. */
+START_TEST(test_offload_among_others)
+{
+    static const struct {
+        const char *passes, *wanted;
+    } cases[] = {{"['offload:what=activations', 'prefetch']", "So this offload saves 512 MiB of hbm for 100 MiB on the host."},
+                 {"['remat:modules=blocks.*', 'offload:what=activations']", NULL},
+                 {"['offload:to=cxl']", "So this offload saves 512 MiB of hbm for 200 MiB in cxl."}};
+    g_autofree char *b1 = replaced(base_run, "'needs': {", "'needs': {'host': {'bytes': 104857600}, 'cxl': {'bytes': 209715200}, ");
+    g_autofree char *b2 = replaced(b1, "'hbm': {'bytes': 1073741824", "'hbm': {'bytes': 536870912");
+    g_autofree char *with = g_strdup_printf("'passes': %s, 'trace': ", cases[_i].passes), *b3 = replaced(b2, "'trace': ", with);
+    g_autofree char *a_json = json(base_run), *b_json = json(b3);
+    g_autoptr(JsonParser) pa = NULL, pb = NULL;
+    g_autoptr(GPtrArray) said = ech_explain_change(parse(&pa, a_json), parse(&pb, b_json));
+    const char *found = NULL;
+    for (guint i = 0; i < said->len; i++)
+        found = strstr(said->pdata[i], "So this offload") ? said->pdata[i] : found;
+    ck_assert_str_eq(found ? found : "", cases[_i].wanted ? cases[_i].wanted : "");
+}
+END_TEST
+
 START_TEST(test_nothing_is_read_that_is_not_there)
 {
     static const char *const odd[] = {"{}", "{'memories': 3, 'critical_path': [], 'longest': {}, 'needs': null}",
@@ -273,6 +294,7 @@ int main(void)
     tcase_add_test(tests, test_parts_add_up);
     tcase_add_test(tests, test_waits);
     tcase_add_test(tests, test_offload_that_costs);
+    tcase_add_loop_test(tests, test_offload_among_others, 0, 3);
     tcase_add_test(tests, test_nothing_is_read_that_is_not_there);
     tcase_add_test(tests, test_steps);
     tcase_add_test(tests, test_holdings);

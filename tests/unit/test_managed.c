@@ -3,6 +3,7 @@
 
 #include "sim/base/error.h"
 #include "sim/replay/replay.h"
+#include "sim/report/report.h"
 #include "tests/support/support.h"
 
 #include <string.h>
@@ -362,6 +363,34 @@ START_TEST(iterations_take_slices)
 }
 END_TEST
 
+/* Which part of a block kernels use is not told, but by views and by iterations of a loop: what of it comes and goes is not known, and nothing is where there
+ * is room for all. */
+START_TEST(parts_of_blocks_are_untold)
+{
+    static const struct {
+        const char *buffers, *ops;
+        EchBytes untold;
+    } cases[] = {
+        {"1\nb \"block\" m=0 bytes=125829120 resident=1", "2\nkernel \"k\" q=0 r=0:8388608\nkernel \"k\" q=0 r=0:16777216", 104 * MIB},
+        {"2\nb \"block\" m=0 bytes=125829120 resident=1\nb \"view\" m=0 bytes=8388608 resident=1 alias=0+16777216", "1\nkernel \"k\" q=0 r=1:8388608", 0},
+        {"1\nb \"block\" m=0 bytes=125829120 resident=1", "2\nkernel \"k\" q=0 r=0:8388608\nkernel \"k\" q=0 w=0:125829120", 0},
+        {"1\nb \"block\" m=0 bytes=125829120 resident=1", "2\nloop \"while\" q=0 target=1 bytes=15\nkernel \"k\" q=0 r=0:8388608", 0},
+    };
+    g_autoptr(EchDevice) device = small_gpu("v100-pcie-16"), large = ech_test_device("v100-pcie-16", NULL);
+    g_autofree char *text = g_strdup_printf("echelon-trace 1 \"test\"\nstrings 0\nmemories 1\n\"hbm\"\nqueues 1\ncompute 0 \"core\"\nbuffers %s\nops %s\n",
+                                            cases[_i].buffers, cases[_i].ops);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_test_text(text, &error);
+    ck_assert_ok(import, error);
+    g_autoptr(EchRun) run = replay(import->trace, device, "unified_memory=true", ECH_ENGINE_NATIVE, &error);
+    ck_assert_ok(run, error);
+    ck_assert_uint_eq(ech_report_untold(hbm_of(run)), cases[_i].untold);
+    g_autoptr(EchRun) roomy = replay(import->trace, large, "unified_memory=true", ECH_ENGINE_NATIVE, &error);
+    ck_assert_ok(roomy, error);
+    ck_assert_uint_eq(ech_report_untold(hbm_of(roomy)), 0);
+}
+END_TEST
+
 /* JAX's and TensorFlow's own words for it. */
 START_TEST(an_allocator_that_gives_more_than_there_is)
 {
@@ -539,6 +568,7 @@ int main(void)
     tcase_add_loop_test(tests, what_has_room_costs_nothing, 0, 2);
     tcase_add_test(tests, iterations_that_page_are_not_skipped);
     tcase_add_test(tests, iterations_take_slices);
+    tcase_add_loop_test(tests, parts_of_blocks_are_untold, 0, 4);
     tcase_add_loop_test(tests, an_allocator_that_gives_more_than_there_is, 0, 2);
     tcase_add_test(tests, more_than_both_have_does_not_fit);
     tcase_add_loop_test(tests, who_has_none, 0, 2);

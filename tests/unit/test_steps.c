@@ -1,5 +1,6 @@
 /* Steps between marks of a recorded program, and one alone. */
 #include "sim/base/error.h"
+#include "sim/experiment/experiment.h"
 #include "sim/report/steps.h"
 #include "sim/trace/step.h"
 #include "tests/support/made.h"
@@ -306,8 +307,51 @@ START_TEST(no_room_before)
     ck_assert_ok(run != NULL, error);
     ck_assert(!run->fits && !run->completed);
     ck_assert(run->failure.op == ECH_NONE && run->failure.buffer == small);
+    ck_assert_uint_eq(run->failure.n_holders, 1);
+    ck_assert_uint_eq(run->failure.holders[0].buffer, large);
     ck_assert_uint_eq(run->failure.asked, 3000000000);
     ck_assert_uint_ge(run->failure.live, 6000000000);
+}
+END_TEST
+
+static EchResult *run_capture(const char *name, const char *step)
+{
+    g_autofree char *path = g_strconcat(ECH_SOURCE_DIR "/traces/", name, NULL);
+    const char *const settings[] = {"replay.engine=native", NULL};
+    const EchExperimentOverrides overrides = {.trace = path, .device = "h100-sxm", .step = step, .settings = settings};
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    ck_assert_ok(experiment != NULL, error);
+    EchResult *result = ech_experiment_run(experiment, 0, &error);
+    ck_assert_ok(result != NULL, error);
+    return result;
+}
+
+/* A step alone takes what it takes in the run of all: the host is as far ahead of the device when it begins. */
+static const char *const captures[] = {"data_parallel_pytorch.h100/ddp.pretend.gz",
+                                       "data_parallel_pytorch.h100/fsdp.pretend.gz",
+                                       "data_parallel_pytorch.h100/zero1.pretend.gz",
+                                       "data_parallel_pytorch.h100/zero2.pretend.gz",
+                                       "gpt_pytorch.h100",
+                                       "gpt_pytorch_compiled.h100/whole.pretend.gz",
+                                       "gpt_pytorch_measures.h100/save_on_cpu.pretend.gz",
+                                       "pipeline_pytorch.h100/rank1.pretend.gz",
+                                       "gpu_h100-sxm/torch_pretended.1293.pretend.gz"};
+
+START_TEST(alone_as_in_the_whole)
+{
+    g_autoptr(EchResult) whole = run_capture(captures[_i], NULL), alone = run_capture(captures[_i], "last");
+    EchReport report = ech_result_report(whole), of_step = ech_result_report(alone);
+    size_t n, one;
+    g_autofree EchStep *steps = ech_report_steps(&report, &n);
+    g_autofree EchStep *step = ech_report_steps(&of_step, &one);
+    ck_assert_uint_ge(n, 1);
+    EchTime told = steps[n - 1].end - steps[n - 1].start;
+    ck_assert_int_le(ABS(alone->run->makespan - told), told / 1000);
+    ck_assert_int_ge(alone->run->makespan, alone->run->lower_bound);
+    ck_assert_int_le(alone->run->makespan, alone->run->serial);
+    if (one > 0)
+        ck_assert_int_eq(step[0].start, 0);
 }
 END_TEST
 
@@ -323,6 +367,7 @@ int main(void)
     tcase_add_test(tcase, by_optimizers_of_each_parameter);
     tcase_add_test(tcase, one_alone);
     tcase_add_test(tcase, no_room_before);
+    tcase_add_loop_test(tcase, alone_as_in_the_whole, 0, G_N_ELEMENTS(captures));
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
