@@ -56,7 +56,7 @@ $ echelon advise --trace traces/gpt_everything.v6e --device tpu-v6e --jobs 2
 gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   It fits. 31.2 MiB of 31.2 GiB of hbm are needed: what needing less would cost.
-  It takes 312 us. Its critical path: vector unit 42 %, matrix unit 21 %, overhead 20 %.
+  It takes 312 us. Its critical path: vector unit 43 %, matrix unit 21 %, overhead 20 %.
   It needs 31.2 MiB of hbm; at its fullest that holds 18 MiB kept for later use, 6.51 MiB arguments, 4.00 MiB leaving for vector.
   It needs 95.8 MiB of vector; at its fullest that holds 79.3 MiB kept for later use, 10 MiB temporaries in use, 5.50 MiB from hbm, kept for later use.
   Its temporaries then, by line of the program: gpt_step.py:32 (10 MiB), gpt_step.py:26 (5.50 MiB), gpt_step.py:22 (4 MiB), gpt_step.py:41 (2.00 MiB), gpt_step.py:30 (2 MiB), and others.
@@ -92,7 +92,7 @@ $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device
   As it is, on a larger device
    2  tpu-v6e                              24.7 GiB    90 GiB   34.1 s    x0.286
    3  tpu7x                                24.7 GiB    90 GiB   25.1 s    x0.211
-   4  tpu-8i                               24.7 GiB    90 GiB   47.7 s    x0.400
+   4  tpu-8i                               24.7 GiB    90 GiB   47.8 s    x0.400
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
 gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)

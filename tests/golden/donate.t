@@ -27,8 +27,8 @@ $ echelon run --trace mlp_none.v5e --device tpu-v5e --engine native --pass donat
 $ echelon run --trace decode_64.v5e --device tpu-v5e --engine native --pass donate:what=none --pass place 2>&1 | grep -E 'It (fits|takes)|hbm: .* -> |donate:|copied first'
   after pass donate:what=none
   It fits. hbm 544 MiB of 15.8 GiB (3 %), vector 102 MiB of 128 MiB (80 %), scalar 1.50 KiB of 1 MiB (0 %)
-  It takes 1.07 ms, bound by hbm port (82 % of the critical path).
-    It takes 19.3 % longer: 893 us -> 1.07 ms. Along the critical path: +157 us hbm port, +80.0 us vector unit, -61.2 us latency inside kernels.
+  It takes 1.07 ms, bound by hbm port (48 % of the critical path).
+    It takes 19.3 % longer: 893 us -> 1.07 ms. Along the critical path: +170 us vector unit, +67.1 us hbm port, -61.2 us latency inside kernels.
     Traffic of hbm: 460 MiB -> 550 MiB (1.20x).
     hbm: 288 MiB -> 544 MiB (+256 MiB): +256 MiB arguments and results. At its fullest it holds +256 MiB results.
   - donate: 8 arrays (256 MiB): donated no more, the output has a place of its own

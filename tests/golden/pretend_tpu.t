@@ -38,27 +38,27 @@ notes
 $ echelon run --trace traces/gpt_torch_tpu.v6e --device tpu-v6e --engine native --step last | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/vector/p;/Longest/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.36 GiB of 31.2 GiB (14 %), vector 126 MiB of 128 MiB (99 %), scalar 4 KiB of 1 MiB (0 %)
   4.98 GiB reserved by allocator best_fit.
-  It takes 26.9 ms, bound by hbm port (80 % of the critical path).
-  No schedule of it is shorter than 25.5 ms on this device; with no overlap at all it takes 27.4 ms.
+  It takes 26.1 ms, bound by hbm port (78 % of the critical path).
+  No schedule of it is shorter than 25.5 ms on this device; with no overlap at all it takes 26.6 ms.
   Steps: one whole one
-    26.9 ms from Optimizer.step#AdamW.step to the next, 383 kernels, at most 4.36 GiB
+    26.1 ms from Optimizer.step#AdamW.step to the next, 383 kernels, at most 4.36 GiB
 
   Memory at its fullest
-    hbm: 4.36 GiB live at 15.5 ms, 4.98 GiB reserved (12.3 % of it lost to fragmentation); best_fit
+    hbm: 4.36 GiB live at 14.7 ms, 4.98 GiB reserved (12.3 % of it lost to fragmentation); best_fit
       1.29 GiB  tt_jit_to_copy_copy_, 9 of them                                                       f32[8192,32000]
       1.08 GiB  tt_jit_export_L589C0_fx_to_mlir_tra...compile_mlir_as_strided, 48 of them             bf16[8,1024,32000]
       1000 MiB  temporaries of tt_jit_cross_entropy_loss                                   temporary
        500 MiB  tt_jit_zeros_like, 4 of them                                                          f32[32000,1024]
        346 MiB  from the host, 36 of them                                                             f32[32000,1024]
        193 MiB  in 30 more
-    vector: 125 MiB live at 20.1 ms, 126 MiB reserved (1.1 % of it not in use then); places as in the trace
+    vector: 125 MiB live at 19.3 ms, 126 MiB reserved (1.1 % of it not in use then); places as in the trace
   Longest operations
-    tt_jit_cross...ard/fusion.*    2.12 ms    7.9 % ##..................  kernel, kernel model, 2 times
-    tt_jit_cross...tract_fusion    1.41 ms    5.3 % #...................  kernel, kernel model
-    tt_jit_gpt_t...kward/copy.*    1.17 ms    4.3 % #...................  kernel, kernel model, 6 times, gpt_train.py:33
-    tt_jit_to_co...nvert_fusion    1.06 ms    3.9 % #...................  kernel, kernel model
-    tt_jit_to_co...y_.2/copy_.1    1.06 ms    3.9 % #...................  kernel, kernel model
-    tt_jit_to_co...ed_inverse.*    1.02 ms    3.8 % #...................  kernel, kernel model, 12 times
+    tt_jit_cross...ard/fusion.*    2.12 ms    8.1 % ##..................  kernel, kernel model, 2 times
+    tt_jit_cross...tract_fusion    1.41 ms    5.4 % #...................  kernel, kernel model
+    tt_jit_gpt_t...kward/copy.*    1.17 ms    4.5 % #...................  kernel, kernel model, 6 times, gpt_train.py:33
+    tt_jit_to_co...nvert_fusion    1.06 ms    4.1 % #...................  kernel, kernel model
+    tt_jit_to_co...y_.2/copy_.1    1.06 ms    4.1 % #...................  kernel, kernel model
+    tt_jit_to_co...ed_inverse.*    1.02 ms    3.9 % #...................  kernel, kernel model, 12 times
 
   Kernel times: 19 roofline; 364 kernel model. Engine: native (0.1.0).
   - 104 runs of 26 compiled programs, one after the other: what the host takes between them (Python, dispatch, compiling) is not in the time
@@ -69,12 +69,12 @@ tt_jit_cross_entropy_loss on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   It fits. hbm 1.95 GiB of 31.2 GiB (6 %), vector 64 KiB of 128 MiB (0 %)
 $ echelon run --trace traces/gpt_torch_tpu.v6e --device tpu-v5e --engine native --step last | sed -n '/It takes/p;/compiled for/p'
-  It takes 92.4 ms, bound by hbm port (51 % of the critical path).
+  It takes 90.8 ms, bound by hbm port (50 % of the critical path).
   - its programs are those that were compiled for tpu-v6e; echelon capture --pretend tpu-v5e has them compiled for tpu-v5e
 $ echelon run --trace traces/gpt_torch_tpu.v6e --device tpu-v6e --engine native --set device.memories.hbm.available=4GiB | sed -n '/DOES NOT FIT/,/^$/p'; echo $?
   IT DOES NOT FIT. hbm 3.69 GiB of 4 GiB (92 %), vector 126 MiB of 128 MiB (99 %)
   3.29 GiB reserved by allocator best_fit.
-  At 19.8 ms 'temporaries of tt_jit_cross_entropy_loss' asks for 1000 MiB more in hbm: 2.71 GiB of 4 GiB are live, 3.29 GiB reserved, and no free piece is large enough (fragmentation).
+  At 19.7 ms 'temporaries of tt_jit_cross_entropy_loss' asks for 1000 MiB more in hbm: 2.71 GiB of 4 GiB are live, 3.29 GiB reserved, and no free piece is large enough (fragmentation).
   What held the memory:
     1.29 GiB  tt_jit_to_copy_copy_, 9 of them                                                         f32[8192,32000]
     1.08 GiB  tt_jit_export_L589C0_fx_to_mlir_trav...e_compile_mlir_as_strided, 48 of them            bf16[8,1024,32000]
@@ -88,7 +88,7 @@ $ echelon run --trace traces/gpt_torch_tpu.v6e --device tpu-v6e --engine native 
   (4 GiB of the 32 GiB of hbm were set to be available.)
   What would make it fit:
     echelon advise --trace traces/gpt_torch_tpu.v6e --device tpu-v6e --set device.memories.hbm.available=4GiB
-  Up to there it takes 19.8 ms, bound by host link to device (65 % of the critical path).
-  The whole of it would take at least 76.9 ms on this device; with no overlap at all 95.7 ms.
+  Up to there it takes 19.7 ms, bound by host link to device (65 % of the critical path).
+  The whole of it would take at least 76.9 ms on this device; with no overlap at all 93.3 ms.
 
 0

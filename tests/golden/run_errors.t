@@ -247,9 +247,9 @@ echelon: --set device.links.host.bandwidth=x2: there is no 'bandwidth' to multip
 echelon: --set device.links.host.bandwidth=20GB/s: links.host: 'bandwidth' is no key here; did you mean 'to_device' and 'from_device', one edit each?
 exit 2
 $ for text in '- trace: a\n' 'plain\n' 'title: a\ntitle: b\n' 'title: [a\n' '' 'title: a\nbogus: 1\n'; do printf -- "$text" >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"; echelon run $T/e.yaml 2>/dev/null; echo $?; done
-echelon: T/e.yaml:1:1: experiment: expected keys with their values, of title, trace, device, allocator, host_allocator, passes, replay, set, sweep, find, matmul, format, beside, trips, step, capture_device
+echelon: T/e.yaml:1:1: experiment: expected keys with their values, of title, trace, device, allocator, host_allocator, passes, replay, set, sweep, find, matmul, format, beside, step, capture_device
 2
-echelon: T/e.yaml:1:1: experiment: expected keys with their values, of title, trace, device, allocator, host_allocator, passes, replay, set, sweep, find, matmul, format, beside, trips, step, capture_device
+echelon: T/e.yaml:1:1: experiment: expected keys with their values, of title, trace, device, allocator, host_allocator, passes, replay, set, sweep, find, matmul, format, beside, step, capture_device
 2
 echelon: T/e.yaml:2:8: 'title' stands here twice
 2
@@ -257,5 +257,5 @@ echelon: T/e.yaml:2:1: flow sequence without a closing bracket
 2
 echelon: T/e.yaml: the file is empty; expected keys and values
 2
-echelon: T/e.yaml:2:8: experiment: 'bogus' is no key here; expected one of title, trace, device, allocator, host_allocator, passes, replay, set, sweep, find, matmul, format, beside, trips, step, capture_device
+echelon: T/e.yaml:2:8: experiment: 'bogus' is no key here; expected one of title, trace, device, allocator, host_allocator, passes, replay, set, sweep, find, matmul, format, beside, step, capture_device
 2
