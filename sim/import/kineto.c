@@ -744,6 +744,7 @@ static void memory_event(Reader *r)
     if (e->has_allocated && e->start < use->first) {
         use->first = e->start;
         use->baseline = e->total_allocated > e->bytes ? (uint64_t)(e->total_allocated - e->bytes) : 0;
+        use->first_reserved = e->has_reserved && e->total_reserved >= 0 ? (uint64_t)e->total_reserved : 0;
     }
     if (e->has_reserved && e->total_reserved >= 0) {
         if (e->start >= use->last) {
@@ -795,7 +796,10 @@ static void sync_event(Reader *r)
 
 static void runtime_event(Reader *r)
 {
+    static const char *const takes[] = {"cudaMalloc", "hipMalloc", "cuMemCreate", "hipMemCreate"};
     const Event *e = &r->e;
+    for (size_t i = 0; i < G_N_ELEMENTS(takes); i++)
+        r->takes_memory = r->takes_memory || has(e->name, takes[i]);
     Launch launch = {.correlation = e->correlation, .start = e->start, .end = e->start + (e->has_duration ? e->duration : 0), .thread = thread_of(r, e->tid)};
     if (has(e->name, "Synchronize"))
         launch.role = has(e->name, "Device") || has(e->name, "Ctx") ? SYNC_DEVICE : has(e->name, "Stream") ? SYNC_STREAM : SYNC_EVENT;
@@ -1151,6 +1155,28 @@ static bool tell_other_tool(Reader *r)
     return true;
 }
 
+/* What the allocator held before and after, and whether it grew: where calls were recorded, they say. */
+static void tell_uses(Reader *r)
+{
+    uint64_t begin = 0, end = 0, peak = 0;
+    for (guint i = 0; i < r->uses->len; i++) {
+        const Use *use = &g_array_index(r->uses, Use, i);
+        ech_capture_baseline(r->capture, (EchTier)use->tier, use->device, use->baseline);
+        if (use->tier != ECH_TIER_DEVICE)
+            continue;
+        begin += use->first_reserved;
+        end += use->reserved;
+        peak += use->peak_reserved;
+    }
+    if (!r->uses->len)
+        return;
+    ech_trace_builder_printf_property(r->builder, "end_reserved_bytes", "%" G_GUINT64_FORMAT, end);
+    ech_trace_builder_printf_property(r->builder, "peak_reserved_bytes", "%" G_GUINT64_FORMAT, peak);
+    ech_trace_builder_printf_property(r->builder, "begin_reserved_bytes", "%" G_GUINT64_FORMAT, begin);
+    if ((peak > 0 && begin == peak) || (r->launches->len > 0 && !r->takes_memory))
+        ech_trace_builder_set_property(r->builder, "reserved_never_grew", "1");
+}
+
 static bool finish(Reader *r, const EchImportOptions *options, GError **error)
 {
     if (!r->events_seen) {
@@ -1177,17 +1203,7 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     if (r->has_base)
         ech_trace_builder_printf_property(r->builder, "time_base_us", "%" G_GINT64_FORMAT, r->base_us);
     join_numbers(r);
-    uint64_t reserved = 0, peak_reserved = 0;
-    for (guint i = 0; i < r->uses->len; i++) {
-        const Use *use = &g_array_index(r->uses, Use, i);
-        ech_capture_baseline(r->capture, (EchTier)use->tier, use->device, use->baseline);
-        reserved += use->tier == ECH_TIER_DEVICE ? use->reserved : 0;
-        peak_reserved += use->tier == ECH_TIER_DEVICE ? use->peak_reserved : 0;
-    }
-    if (r->uses->len) {
-        ech_trace_builder_printf_property(r->builder, "end_reserved_bytes", "%" G_GUINT64_FORMAT, reserved);
-        ech_trace_builder_printf_property(r->builder, "peak_reserved_bytes", "%" G_GUINT64_FORMAT, peak_reserved);
-    }
+    tell_uses(r);
     ech_kineto_join(r);
     if (options->beside && !merge_snapshot(r, options->beside, error))
         return false;

@@ -509,17 +509,19 @@ static bool is_on_device(const EchMachine *m, const Queue *q)
 
 /*
  * Driver calls of allocators. The trace's order is the order in which the host asked: a call that waits for the device ends when everything before it has, and
- * the host asks for nothing behind it until then. Loops repeat their ops, so in traces with loops a call takes its time on its own queue alone.
+ * the host asks for nothing behind it until then. Loops repeat their ops, so in traces with loops a call takes its time on its own queue alone. What the
+ * allocator had before the recording it takes without a call: how much that was may be known where its places are not.
  */
 static void charge_driver(EchMachine *m, Queue *q, uint32_t memory, const EchDriverCalls *before)
 {
     EchDriverCalls now;
     ech_allocator_driver(m->allocators[memory], &now);
     uint64_t takes = now.takes - before->takes, gives = now.gives - before->gives, maps = now.maps - before->maps, unmaps = now.unmaps - before->unmaps;
-    double ps = driver_time(takes, takes, now.taken - before->taken, &m->driver_malloc) +
-                driver_time(gives, gives, now.given - before->given, &m->driver_free) +
-                driver_time(maps, now.pieces_mapped - before->pieces_mapped, now.mapped - before->mapped, &m->driver_map) +
+    double ps = driver_time(gives, gives, now.given - before->given, &m->driver_free) +
                 driver_time(unmaps, now.pieces_unmapped - before->pieces_unmapped, now.unmapped - before->unmapped, &m->driver_unmap);
+    if (ech_bytes_add(now.taken, now.mapped) > m->options->held)
+        ps += driver_time(takes, takes, now.taken - before->taken, &m->driver_malloc) +
+              driver_time(maps, now.pieces_mapped - before->pieces_mapped, now.mapped - before->mapped, &m->driver_map);
     /* Where every request is a call, one that finds room in a page of others is too. */
     if (m->free_call[memory] && takes + maps == 0)
         ps += (double)m->driver_malloc_small;
