@@ -230,7 +230,6 @@ traces/gpu_h100-sxm/jax_profile.xplane.pb.gz: program jit_step(6643), 55949 byte
 $ echelon run --trace traces/gpu_h100-sxm/jax_profile.xplane.pb.gz --device h100-sxm --step 2 | grep -E 'It takes|- '
   It takes 7.76 ms, bound by matrix unit (45 % of the critical path).
   - the profile holds the programs that ran: 'echelon import FILE --program jit_step -o program.hlo.pb' takes one out, for what its memory holds by name and for passes
-  - recorded on a GPU by Nvidia, which is all that the file says of it: its recorded times count as those of h100-sxm
   - step 2 of 3 alone, from jit_step(6643): what was asked for before is held as it was then, and takes no time here
 $ echelon import traces/gpu_h100-sxm/jax_profile.xplane.pb.gz --program jit__normal -o $T/none
 echelon: traces/gpu_h100-sxm/jax_profile.xplane.pb.gz: several programs are called 'jit__normal'; expected jit__normal(3318), jit__normal(4650), jit__normal(5979)
