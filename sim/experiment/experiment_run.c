@@ -7,6 +7,7 @@
 #include "sim/experiment/layers.h"
 #include "sim/experiment/product.h"
 #include "sim/pass/pass.h"
+#include "sim/trace/meets.h"
 #include "sim/trace/select.h"
 #include "sim/trace/step.h"
 
@@ -1075,6 +1076,17 @@ static bool ranks_are_one_each(const GPtrArray *results, GError **error)
     return true;
 }
 
+static bool size_groups(const GPtrArray *results, EchReplayRank *ranks, GError **error)
+{
+    EchTrace *traces[ECH_MAX_RANKS];
+    for (guint i = 0; i < results->len; i++)
+        traces[i] = ((EchResult *)results->pdata[i])->trace;
+    bool ok = results->len < 2 || ech_meets_size_groups(traces, results->len, error);
+    for (guint i = 0; i < results->len; i++)
+        ranks[i].trace = ((EchResult *)results->pdata[i])->trace = traces[i];
+    return ok;
+}
+
 bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, bool plain, EchResult **ret_results, GError **error)
 {
     EchReplayRank ranks[ECH_MAX_RANKS];
@@ -1094,7 +1106,7 @@ bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, bo
                                        number ? (uint32_t)MIN(g_ascii_strtoull(number, NULL, 10), ECH_NONE - 1) : (uint32_t)i};
         }
     }
-    ok = ok && ranks_are_one_each(results, error) && ech_replay_run_together(ranks, n, runs, error);
+    ok = ok && ranks_are_one_each(results, error) && size_groups(results, ranks, error) && ech_replay_run_together(ranks, n, runs, error);
     for (size_t i = 0; i < n; i++)
         ech_params_clear(ech_replay_params, &options[i]);
     if (!ok)

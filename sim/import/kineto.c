@@ -643,27 +643,6 @@ static bool direction(const Event *e, uint8_t *ret_from, uint8_t *ret_to)
     return false;
 }
 
-/* What a collective of this name does: "allreduce", "nccl:_all_gather_base". Gathers to one rank and scatters from one are none. */
-static EchCollective collective_of(const char *name)
-{
-    static const struct {
-        const char *mark;
-        EchCollective kind;
-    } kinds[] = {{"allreduce", ECH_COLLECTIVE_ALL_REDUCE},
-                 {"all_reduce", ECH_COLLECTIVE_ALL_REDUCE},
-                 {"allgather", ECH_COLLECTIVE_ALL_GATHER},
-                 {"all_gather", ECH_COLLECTIVE_ALL_GATHER},
-                 {"reduce_scatter", ECH_COLLECTIVE_REDUCE_SCATTER},
-                 {"all_to_all", ECH_COLLECTIVE_ALL_TO_ALL},
-                 {"broadcast", ECH_COLLECTIVE_BROADCAST},
-                 {"send", ECH_COLLECTIVE_SEND},
-                 {"recv", ECH_COLLECTIVE_RECV}};
-    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
-        if (strstr(name, kinds[i].mark))
-            return kinds[i].kind;
-    return ECH_COLLECTIVE_NONE;
-}
-
 /* What a kernel of NCCL or RCCL does and with whom, where PyTorch says it all (2.2 and later): then it is a collective. */
 static void make_collective(const Event *e, EchItem *item)
 {
@@ -673,7 +652,7 @@ static void make_collective(const Event *e, EchItem *item)
         uint64_t bytes;
     } types[] = {{"Byte", 1}, {"Char", 1},     {"Bool", 1}, {"Float8_e4m3fn", 1}, {"Float8_e5m2", 1}, {"Short", 2},
                  {"Half", 2}, {"BFloat16", 2}, {"Int", 4},  {"Float", 4},         {"Long", 8},        {"Double", 8}};
-    EchCollective kind = collective_of(e->collective->str);
+    EchCollective kind = ech_capture_collective(e->collective->str);
     uint64_t bytes = 0;
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++)
         bytes = strcmp(e->dtype->str, types[i].name) == 0 ? types[i].bytes : bytes;
@@ -847,7 +826,7 @@ static void comm_event(Reader *r)
         return;
     Comm comm = {.start = e->start, .end = e->start + (e->has_duration ? e->duration : 0), .thread = thread_of(r, e->tid)};
     if (sends) {
-        comm.kind = (uint8_t)collective_of(e->name->str);
+        comm.kind = (uint8_t)ech_capture_collective(e->name->str);
         comm.bytes = ech_bytes_mul(e->inputs[0].numel, ech_dtype_bits((EchDtype)e->inputs[0].dtype)) / 8;
     } else if (e->n_inputs > 1 && e->inputs[1].known) {
         uint64_t more = MAX(e->inputs[0].numel, e->inputs[1].numel), less = MIN(e->inputs[0].numel, e->inputs[1].numel);

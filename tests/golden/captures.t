@@ -18,3 +18,30 @@ $ D=tests/golden/data; echelon run --trace $D/warm_cache.json --device h100-sxm 
   It takes 208 us, bound by allocator (100 % of the critical path).
   It takes 50 us, bound by recorded kernel times (100 % of the critical path).
   It takes 416 us, bound by allocator (100 % of the critical path).
+$ for r in 0 1; do printf '{"version": "0.0.4"}\n{"id": "1", "name": "tell", "type": "COMM_SEND_NODE", "attr": [{"name": "comm_size", "int64Val": "2097152"}, {"name": "comm_dst", "int32Val": %s}, {"name": "comm_tag", "int32Val": 7}]}\n{"id": "2", "name": "hear", "type": "COMM_RECV_NODE", "dataDeps": ["1"], "attr": [{"name": "comm_size", "int64Val": "2097152"}, {"name": "comm_src", "int32Val": %s}, {"name": "comm_tag", "int32Val": 7}]}\n{"id": "3", "name": "work", "type": "COMP_NODE", "dataDeps": ["2"], "durationMicros": "%s"}\n{"id": "4", "name": "sum", "type": "COMM_COLL_NODE", "dataDeps": ["3"], "attr": [{"name": "comm_type", "int64Val": "0"}, {"name": "comm_size", "int64Val": "1048576"}, {"name": "pg_name", "stringVal": "both"}]}\n{"id": "5", "name": "meet", "type": "COMM_COLL_NODE", "dataDeps": ["4"], "attr": [{"name": "comm_type", "int64Val": "9"}, {"name": "comm_size", "int64Val": "8"}]}\n' $((1-r)) $((1-r)) $((r*90+10)) >$T/ring.$r.json; done; cd $T; echelon import ring.1.json | tail -5; echelon run --trace ring.1.json ring.0.json --device h100-sxm
+collective "tell" q=0 type=send from=2 bytes=2097152 launch="meets=e53d9959314e6ce1/0>18446744073709551615"
+collective "hear" q=1 type=recv from=2 bytes=2097152 after=-1 launch="meets=5e40defe324ff681/0"
+kernel "work" q=2 after=-1 duration=100000000
+collective "sum" q=3 type=all-reduce from=0 bytes=1048576 after=-1 launch="meets=cd17f69bc69bbca2/0"
+wait "meet" q=3 after=-1 launch="meets=0/0"
+ring.1 and 1 more: 2 ranks on h100-sxm
+
+  Every rank fits.
+  It takes 158 us; 28.4 % of all ranks' time is waiting for one another.
+
+                                                  kernels   communication       waits for           host,
+   rank       live   reserved       time              run           alone           ranks            idle
+      0        0 B        0 B     158 us      10 us   6 %   58.2 us  37 %     90 us  57 %      0 ps   0 %
+      1        0 B        0 B     158 us     100 us  63 %   58.2 us  37 %      0 ps   0 %      0 ps   0 %
+
+  Who waits for whom, and what that one does meanwhile
+    rank 0 for 1           90 us  1 time, all at sum: runs kernels 100 %
+    Rank 1 is waited for longest, 90 us by all together; its kernels take 100 us, those of the others 10 us, most of it at work: 100 us against 10 us.
+
+  Remarks
+    ranks 0, 1: the file does not say what it was recorded on: its recorded times count as those of h100-sxm
+$ printf '{"version": "0.0.4"}\n{"id": "1", "name": "c10d::allreduce_", "type": "COMM_COLL_NODE", "attr": [{"name": "comm_size", "int64Val": "3145728"}]}\n{"id": "2", "name": "exchange", "type": "COMM_COLL_NODE", "attr": [{"name": "comm_size", "int64Val": "2097152"}]}\n{"id": "3", "name": "c10d::barrier", "type": "COMM_COLL_NODE"}\n' >$T/untold.json; cd $T; echelon import untold.json 2>&1 | tail -4
+ops 3
+collective "c10d::allreduce_" q=0 type=all-reduce from=0 bytes=3145728 launch="meets=0/0"
+collective "exchange" q=0 type=permute from=0 bytes=2097152 launch="meets=0/1"
+wait "c10d::barrier" q=0 launch="meets=0/2"

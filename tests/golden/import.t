@@ -32,7 +32,7 @@ copy "Memcpy HtoD (Pinned -> Device)" q=1 from=1 to=0 bytes=2048~ r=3:2048~ w=0:
 alloc q=2 target=2 bytes=4096~
 kernel "gemm_kernel" q=2 r=0:2048~ r=1:2048~ w=2:4096~ after=-4 after=-2 start=10000000 duration=25000000
 free q=2 target=0 bytes=2048~
-collective "all_reduce" q=3 type=all-reduce from=0 bytes=4096 r=2:4096~ after=-6 after=-2 start=40000000 duration=90000000
+collective "all_reduce" q=3 type=all-reduce from=0 bytes=4096 r=2:4096~ after=-6 after=-2 start=40000000 duration=90000000 launch="meets=0/0"
 free q=3 target=2 bytes=4096~
 $ echelon import tests/fuzz/corpus/chakra/gpu.et -o $T/a.ech 2>&1 | sed "s,$T,T,"; echelon import $T/a.ech -o $T/b.ech 2>/dev/null; cmp $T/a.ech $T/b.ech && echo the same
 note allocations inferred from first write: 2
