@@ -1320,7 +1320,7 @@ static void infer_order(EchCapture *capture)
     const EchItem *items = (const EchItem *)(const void *)capture->items->data;
     uint32_t left_out;
     capture->after = ech_stream_waits(items, capture->items->len, queues, capture->queues->len, capture->told, capture->calls, &left_out);
-    ech_diag_dropped(capture->import->diag, "streams_of_unknown_order", left_out, "a device of more than 256");
+    ech_diag_dropped(capture->import->diag, "streams_of_unknown_order_beyond_256_of_a_device", left_out, NULL);
     capture->ops = g_new(EchId, capture->items->len + 1);
     capture->next_after = 0;
     ech_diag_note(capture->import->diag, "inferred_stream_waits", capture->after->len);

@@ -1116,15 +1116,22 @@ static void join_numbers(Reader *r)
 static bool tell_other_tool(Reader *r)
 {
     g_autoptr(GString) names = g_string_new(NULL);
+    bool rocprof = false;
     for (guint i = 0; i < r->kinds->len; i++) {
         const Kind *kind = &g_array_index(r->kinds, Kind, i);
         if (kind->category != CAT_OTHER && kind->category != CAT_FLOW)
             return false;
+        rocprof = rocprof || strcmp(kind->name, "DataFlow") == 0;
         if (strcmp(kind->name, "None") != 0 && !g_str_has_prefix(kind->name, "__") && names->len < 60)
             g_string_append_printf(names, "%s'%s'", names->len ? ", " : " (its own are ", kind->name);
     }
-    if (!r->kinds->len || r->elsewhere || r->pytorch)
+    if (!r->kinds->len || r->pytorch)
         return false;
+    if (rocprof) {
+        ech_diag_remark(r->ret->diag, "a timeline of rocprof before rocprofv3, which is not read; its table of kernels is (results.csv beside it), and of "
+                                      "rocprofv3 all that it writes");
+        return true;
+    }
     g_autofree char *valid = g_utf8_make_valid(names->str, -1);
     ech_diag_remark(
         r->ret->diag,
@@ -1178,7 +1185,7 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
                         r->n_halves);
         ech_diag_dropped(r->ret->diag, "events_in_halves", r->n_halves, NULL);
     }
-    r->ret->told_idle = ech_onnx_nodes_say(r->nodes, r->ret->diag) || r->n_halves > 0 || tell_other_tool(r);
+    r->ret->told_idle = ech_onnx_nodes_say(r->nodes, r->ret->diag) || r->n_halves > 0 || r->elsewhere || tell_other_tool(r);
     if (r->has_base)
         ech_trace_builder_printf_property(r->builder, "time_base_us", "%" G_GINT64_FORMAT, r->base_us);
     join_numbers(r);
@@ -1281,5 +1288,5 @@ const EchImportClass ech_import_kineto = {
     .summary = "PyTorch profiler trace (Kineto, Chrome JSON), with its memory events and synchronisation; profiles of ONNX Runtime",
     .probe = probe,
     .read = kineto_read,
-    .when_idle = "nothing in it ran on a GPU; of PyTorch ProfilerActivity.CUDA records what does",
+    .when_idle = "nothing in it ran on a GPU; of PyTorch ProfilerActivity.CUDA records what does (of a Mac's GPU its profiler records nothing)",
 };

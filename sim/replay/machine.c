@@ -1051,8 +1051,8 @@ EchTime ech_machine_kernel_gap(const EchMachine *m)
 
 void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_serial)
 {
-    g_autofree double *queue = g_new0(double, m->n_queues), *resource = g_new0(double, m->prices->n_resources + 1);
-    double serial = 0, lower = 0;
+    g_autofree double *queue = g_new0(double, m->n_queues), *gaps = g_new0(double, m->n_queues), *resource = g_new0(double, m->prices->n_resources + 1);
+    double serial = 0, lower = 0, waited = 0;
     for (size_t i = 0; i < m->n_ops; i++) {
         const EchPrice *price = &m->prices->prices[i];
         double times = (double)m->mult[i];
@@ -1062,7 +1062,8 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
                 handoff = (double)MAX(MAX(m->wait_kernel, m->wait_copy), m->wait_passed);
         }
         handoff += m->kernel_before && m->kernel_before[i] != NOWHERE ? (double)m->kernel_gap : 0;
-        serial += times * ((double)price->alone + gap + handoff);
+        serial += times * ((double)price->alone + handoff);
+        gaps[queue_of(m, (uint32_t)i)] += times * gap;
         /* The set-up of copies may hide behind what ran before; a picosecond of rounding is in the price alone. */
         double own = sets_up_ahead(&m->ops[i], price) ? own_time(price) : (double)price->alone;
         queue[queue_of(m, (uint32_t)i)] += times * (MAX(own - 1, 0) + gap);
@@ -1071,10 +1072,13 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
                 times * m->prices->parts[k].amount * (double)ECH_PS_PER_S / m->prices->resources[m->prices->parts[k].resource].capacity;
     }
     double host = (double)m->host_asks + (double)m->options->after_wait * (double)m->host_waits;
-    serial += host;
     lower = host;
-    for (uint32_t q = 0; q < m->n_queues; q++)
+    for (uint32_t q = 0; q < m->n_queues; q++) {
         lower = MAX(lower, queue[q]);
+        waited = MAX(waited, gaps[q]);
+    }
+    /* The host is late for all queues at once, and what lies beside other work is counted there. */
+    serial += host + (m->prices->gaps_beside ? 0 : waited);
     for (uint32_t r = 0; r < m->prices->n_resources; r++)
         lower = MAX(lower, resource[r]);
     *ret_lower = lower < 9e18 ? (EchTime)floor(lower) : ECH_TIME_MAX;

@@ -45,3 +45,10 @@ ops 3
 collective "c10d::allreduce_" q=0 type=all-reduce from=0 bytes=3145728 launch="meets=0/0"
 collective "exchange" q=0 type=permute from=0 bytes=2097152 launch="meets=0/1"
 wait "c10d::barrier" q=0 launch="meets=0/2"
+$ printf '{"traceEvents": [{"ph": "X", "cat": "CatX", "name": "t", "pid": 1, "tid": 1, "ts": 5, "dur": 2}]}' >$T/other.json; printf 'Kernel_Name,GPU_ID,Start_Timestamp,End_Timestamp\nscale,1,700100,700200\nscale,1,7.0E+05,7.1E+05\n' >$T/rounded.csv; cd $T; for f in other.json rounded.csv; do echelon run --trace $f --device mi300x --engine native | grep -E 'takes|  [!-] '; done
+  It takes no time: nothing in it has a cost.
+  - none of its events is of a kind that PyTorch's profiler writes (its own are 'CatX'): a timeline of another tool, of which nothing is read here. What is: profiles of torch.profiler, of XLA (.xplane.pb, its trace.json.gz) and of ONNX Runtime, Nsight Systems' SQLite, rocprofv3's outputs
+  It takes 100 ns, bound by recorded kernel times (100 % of the critical path).
+  No schedule of it is shorter than 100 ns on this device; with no overlap at all it takes 100 ns.
+  ! 1 rows without times, first at rounded.csv:3: Start_Timestamp: '7.0E+05'
+  - the file does not say what it was recorded on: its recorded times count as those of mi300x
