@@ -52,3 +52,10 @@ $ printf '{"traceEvents": [{"ph": "X", "cat": "CatX", "name": "t", "pid": 1, "ti
   No schedule of it is shorter than 100 ns on this device; with no overlap at all it takes 100 ns.
   ! 1 rows without times, first at rounded.csv:3: Start_Timestamp: '7.0E+05'
   - the file does not say what it was recorded on: its recorded times count as those of mi300x
+$ printf 'echelon-trace 1 "test"\nstrings 0\nmemories 1\n"hbm"\nqueues 1\ncompute 0 "stream 7"\nbuffers 2\nb "weights" m=0 bytes=120000000000 resident=1\nb "(data of unknown place)" m=0 bytes=0 resident=1\nops 1\nkernel "scale" q=0 r=1:4096 start=0 duration=40000000\n' >$T/much.ech; cd $T; echelon info much.ech | grep -A2 held; echelon run --trace much.ech --device h100-sxm --engine native | grep -A2 'What that is'
+held, most first
+       112 GiB  weights
+what the file says, what was inferred
+  What that is:
+     112 GiB  weights
+  (1.39 GiB of the 80 GiB of hbm are kept by the driver and the process's context.)
