@@ -425,7 +425,7 @@ static EchId queue_of(Maker *maker, EchQueueKind kind, const Node *node)
     /* Messages wait for one peer each: those with others pass by. */
     uint32_t peer = kind != ECH_QUEUE_COLLECTIVE || threads ? 0 : peer_of(&node->node);
     bool sends = node->node.type == ECH_ET_COMM_SEND;
-    uint64_t key = (uint64_t)kind << 56 | (threads ? (uint64_t)node->node.thread & 0xffffffffffff : (uint64_t)sends << 32 | peer);
+    uint64_t key = (uint64_t)kind << 56 | (threads ? (uint64_t)node->node.thread & 0xffffffffffff : peer ? (uint64_t)sends << 32 | peer : 0);
     gpointer found = g_hash_table_lookup(maker->queues, GSIZE_TO_POINTER(key));
     if (found)
         return GPOINTER_TO_UINT(found) - 1;

@@ -1141,7 +1141,7 @@ static bool tell_other_tool(Reader *r)
     return true;
 }
 
-/* What the allocator held before and after, and whether it grew: where calls were recorded, they say. */
+/* What the allocator held before and after, and whether it grew; where it is not told how much it had, calls tell. */
 static void tell_uses(Reader *r)
 {
     uint64_t begin = 0, end = 0, peak = 0;
@@ -1159,7 +1159,8 @@ static void tell_uses(Reader *r)
     ech_trace_builder_printf_property(r->builder, "end_reserved_bytes", "%" G_GUINT64_FORMAT, end);
     ech_trace_builder_printf_property(r->builder, "peak_reserved_bytes", "%" G_GUINT64_FORMAT, peak);
     ech_trace_builder_printf_property(r->builder, "begin_reserved_bytes", "%" G_GUINT64_FORMAT, begin);
-    if ((peak > 0 && begin == peak) || (r->launches->len > 0 && !r->takes_memory))
+    bool grew = peak > 0 ? peak > begin : r->takes_memory || r->launches->len == 0;
+    if (!grew)
         ech_trace_builder_set_property(r->builder, "reserved_never_grew", "1");
 }
 
