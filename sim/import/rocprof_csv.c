@@ -436,7 +436,8 @@ static int probe(const uint8_t *head, size_t n)
 
 const EchImportClass ech_import_rocprof_csv = {
     .name = "rocprof_csv",
-    .summary = "tables of rocprofv3 (--output-format csv: STEM_kernel_trace.csv and what lies beside it) and of rocprof's kernels (results.csv)",
+    .summary = "tables of rocprofv3 (--output-format csv: STEM_kernel_trace.csv and what lies beside it) and of rocprof's kernels (results.csv), "
+               "ROCm Compute Profiler's (pmc_perf.csv)",
     .takes_programs = true,
     .probe = probe,
     .read = rocprof_csv_read,
