@@ -404,10 +404,16 @@ static bool rocprof_csv_read(EchSource *source, const EchImportOptions *options,
     g_autoptr(GHashTable) processes = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     g_autoptr(GArray) gpus = g_array_new(FALSE, FALSE, sizeof(Gpu)), records = g_array_new(FALSE, FALSE, sizeof(EchRocRecord));
     g_autoptr(GString) text = g_string_new(NULL);
-    Reader r = {
-        .ret = ret, .rocprof = rocprof, .builder = ech_rocprof_builder(rocprof), .processes = processes, .gpus = gpus, .records = records, .text = text};
+    g_autofree EchWords *fields = g_new(EchWords, MAX_COLUMNS);
+    Reader r = {.ret = ret,
+                .rocprof = rocprof,
+                .builder = ech_rocprof_builder(rocprof),
+                .processes = processes,
+                .gpus = gpus,
+                .records = records,
+                .text = text,
+                .fields = fields};
     const char *path = ech_source_path(source);
-    g_autofree EchWords *fields = r.fields = g_new(EchWords, MAX_COLUMNS);
     g_array_set_clear_func(gpus, clear_gpu);
     if (!read_table(&r, source, error) || (path && !options->ignore_beside && !read_beside(&r, path, error)))
         return false;
