@@ -160,6 +160,16 @@ bool ech_device_is_product(const EchDevice *device, const char *product);
 /** The device among those found whose products include @product, a calibrated one (one specimen) only where there is no other; NULL where there is none. Files
  * that do not load are passed over. */
 EchDevice *ech_device_load_product(const char *product) G_GNUC_WARN_UNUSED_RESULT;
+/** What a driver says of a GPU; 0: not said. */
+typedef struct {
+    bool amd;
+    uint64_t multiprocessors, clock_hz;
+    double capability; /**< NVIDIA's. */
+    EchBytes memory;
+} EchGpuFigures;
+/** The device among those found that is a GPU of these figures, whose multiprocessors, clock and memory must be said; of several that are alike the first by
+ * name, none that is calibrated. NULL where there is none. Files that do not load are passed over. */
+EchDevice *ech_device_load_figures(const EchGpuFigures *figures) G_GNUC_WARN_UNUSED_RESULT;
 /** EchDevice of @family ("tpu", "gpu"), of AMD's or not, whose runtime hands out at least @bytes of hbm, the smallest first; none that is calibrated (one
  * specimen). Files that do not load are passed over. Owned by the caller. */
 GPtrArray *ech_device_with_room(const char *family, bool amd, EchBytes bytes) G_GNUC_WARN_UNUSED_RESULT;

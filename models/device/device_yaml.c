@@ -9,6 +9,7 @@
 #include "sim/base/hash.h"
 #include "sim/base/param.h"
 
+#include <math.h>
 #include <string.h>
 
 static const char *const memory_kinds[] = {"hbm", "vector", "common", "scalar", "accumulator", "cache", "host-pinned", "host-pageable", "disk", NULL};
@@ -1383,4 +1384,32 @@ EchDevice *ech_device_load_product(const char *product)
             specimen = g_steal_pointer(&device);
     }
     return g_steal_pointer(&specimen);
+}
+
+/* Drivers keep some of the memory for themselves, and round clocks. */
+static bool has_figures(const EchDevice *device, const EchGpuFigures *figures)
+{
+    const EchMemory *hbm = ech_device_memory(device, "hbm");
+    const EchUnit *vector = ech_device_unit(device, ECH_UNIT_VECTOR);
+    double capability = ech_device_number(device, "kernel.compute_capability", 0);
+    if (!hbm || !vector || g_strcmp0(device->family, "gpu") != 0 || ech_device_is_amd(device) != figures->amd)
+        return false;
+    if (!figures->amd && figures->capability > 0 && capability > 0 && fabs(figures->capability - capability) > 0.05)
+        return false;
+    return (uint64_t)vector->count * device->cores == figures->multiprocessors &&
+           fabs((double)vector->clock_hz - (double)figures->clock_hz) <= 0.01 * (double)vector->clock_hz && figures->memory <= hbm->capacity &&
+           figures->memory >= hbm->capacity / 100 * 92;
+}
+
+EchDevice *ech_device_load_figures(const EchGpuFigures *figures)
+{
+    if (!figures->multiprocessors || !figures->clock_hz || !figures->memory)
+        return NULL;
+    g_auto(GStrv) names = ech_device_list();
+    for (char **name = names; *name; name++) {
+        g_autoptr(EchDevice) device = ech_device_load(*name, NULL, NULL);
+        if (device && !device->calibrated && has_figures(device, figures))
+            return g_steal_pointer(&device);
+    }
+    return NULL;
 }

@@ -243,7 +243,7 @@ static void text_held(GString *out, const EchTrace *trace)
     g_autoptr(GArray) rows = g_array_new(FALSE, FALSE, sizeof(Held));
     g_autoptr(GHashTable) known = g_hash_table_new(NULL, NULL); /* name and memory to row + 1 */
     for (size_t i = 0; i < n; i++) {
-        if (!buffers[i].resident || has_parts[i])
+        if (!buffers[i].resident || buffers[i].bytes == 0 || has_parts[i])
             continue;
         gpointer key = GSIZE_TO_POINTER((gsize)buffers[i].memory << 32 | buffers[i].name);
         gsize at = GPOINTER_TO_SIZE(g_hash_table_lookup(known, key));

@@ -8,6 +8,7 @@
 #include "sim/experiment/layers.h"
 #include "sim/experiment/product.h"
 #include "sim/pass/pass.h"
+#include "sim/trace/meets.h"
 #include "sim/trace/select.h"
 #include "sim/trace/step.h"
 
@@ -137,16 +138,61 @@ static EchDevice *compiled_device(const EchProgram *program, const EchDevice *de
 
 static const char by_maker[] = "a GPU by ";
 
+static const char *said_of(const EchTrace *trace, uint32_t device, const char *what)
+{
+    g_autofree char *key = g_strdup_printf("device.%u.%s", device, what);
+    const char *value = ech_trace_get_property(trace, key);
+    return value && *value ? value : NULL;
+}
+
+static uint64_t figure_of(const EchTrace *trace, uint32_t device, const char *what)
+{
+    const char *said = said_of(trace, device, what);
+    uint64_t value;
+    return said && ech_parse_u64(said, &value, NULL) ? value : 0;
+}
+
+/* XLA's profiler says no names, but what its driver does: clocks in kHz. */
+static EchGpuFigures figures_of(const EchTrace *trace, uint32_t device)
+{
+    const char *vendor = said_of(trace, device, "device_vendor");
+    return (EchGpuFigures){.amd = vendor && strcmp(vendor, "AMD") == 0,
+                           .multiprocessors = figure_of(trace, device, "core_count"),
+                           .clock_hz = MIN(figure_of(trace, device, "clock_rate"), UINT64_MAX / 1000) * 1000,
+                           .capability = (double)figure_of(trace, device, "compute_cap_major") + (double)figure_of(trace, device, "compute_cap_minor") / 10,
+                           .memory = figure_of(trace, device, "memory_size")};
+}
+
+/* "a GPU by AMD of 256 multiprocessors at 2.4 GHz with 288 GiB" */
+static char *described(const char *vendor, const EchGpuFigures *figures)
+{
+    g_autoptr(GString) text = g_string_new(by_maker);
+    g_autofree char *memory = ech_format_bytes(figures->memory);
+    g_string_append(text, vendor);
+    if (figures->multiprocessors)
+        g_string_append_printf(text, " of %" G_GUINT64_FORMAT " multiprocessors", figures->multiprocessors);
+    if (figures->clock_hz)
+        g_string_append_printf(text, " at %.4g GHz", (double)figures->clock_hz / 1e9);
+    if (figures->memory)
+        g_string_append_printf(text, " with %s", memory);
+    return g_string_free(g_steal_pointer(&text), FALSE);
+}
+
 char *ech_recorded_on(const EchTrace *trace, uint32_t device)
 {
-    static const char *const keys[] = {"name", "device_type_string", "device_vendor"};
-    for (size_t k = 0; k < G_N_ELEMENTS(keys); k++) {
-        g_autofree char *key = g_strdup_printf("device.%u.%s", device, keys[k]);
-        const char *value = ech_trace_get_property(trace, key);
-        if (value && *value)
-            return k < 2 ? g_strdup(value) : g_strconcat(by_maker, value, NULL);
+    static const char *const names[] = {"name", "device_type_string"};
+    for (size_t k = 0; k < G_N_ELEMENTS(names); k++) {
+        const char *name = said_of(trace, device, names[k]);
+        if (name)
+            return g_strdup(name);
     }
-    return device > 0 ? ech_recorded_on(trace, 0) : NULL;
+    EchGpuFigures figures = figures_of(trace, device);
+    g_autoptr(EchDevice) like = ech_device_load_figures(&figures);
+    if (like)
+        return g_strdup(like->products && *like->products ? *like->products : like->name);
+    char *of_first = device > 0 ? ech_recorded_on(trace, 0) : NULL;
+    const char *vendor = said_of(trace, device, "device_vendor");
+    return of_first || !vendor ? of_first : described(vendor, &figures);
 }
 
 static bool has_recorded_kernels(const EchTrace *trace)
@@ -755,6 +801,17 @@ static void begin_as_recorded(EchCachedImport *cached, const EchTrace *recorded,
     options->begin = &cached->begin;
 }
 
+/* What the recorded allocator had of the device before the recording, of which only the amount is known; all that it asks for where it asked the device for
+ * nothing. Passes may need more than it had. */
+static EchBytes held_before(const EchTrace *recorded, const EchResult *result)
+{
+    const char *held = ech_trace_get_property(recorded, "begin_reserved_bytes");
+    EchBytes bytes = 0;
+    if (!*result->passes && ech_trace_get_property(recorded, "reserved_never_grew"))
+        return UINT64_MAX;
+    return held && ech_parse_u64(held, &bytes, NULL) ? bytes : 0;
+}
+
 /* Where nobody says which allocator serves the device's memory: the one that was recorded; and where the device then puts things. */
 static void take_recorded_allocator(EchExperiment *experiment, const EchTrace *recorded, EchReplayOptions *options, EchResult *result)
 {
@@ -773,6 +830,7 @@ static void take_recorded_allocator(EchExperiment *experiment, const EchTrace *r
     }
     cached->asked = true;
     begin_as_recorded(cached, recorded, options, result);
+    options->held = options->begin ? 0 : held_before(recorded, result);
     options->allocator = g_strdup(cached->allocator);
     result->allocator = g_strdup(cached->allocator);
     result->released = cached->released;
@@ -1046,6 +1104,17 @@ static bool ranks_are_one_each(const GPtrArray *results, GError **error)
     return true;
 }
 
+static bool size_groups(const GPtrArray *results, EchReplayRank *ranks, GError **error)
+{
+    EchTrace *traces[ECH_MAX_RANKS];
+    for (guint i = 0; i < results->len; i++)
+        traces[i] = ((EchResult *)results->pdata[i])->trace;
+    bool ok = results->len < 2 || ech_meets_size_groups(traces, results->len, error);
+    for (guint i = 0; i < results->len; i++)
+        ranks[i].trace = ((EchResult *)results->pdata[i])->trace = traces[i];
+    return ok;
+}
+
 bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, bool plain, EchResult **ret_results, GError **error)
 {
     EchReplayRank ranks[ECH_MAX_RANKS];
@@ -1065,7 +1134,7 @@ bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, bo
                                        number ? (uint32_t)MIN(g_ascii_strtoull(number, NULL, 10), ECH_NONE - 1) : (uint32_t)i};
         }
     }
-    ok = ok && ranks_are_one_each(results, error) && ech_replay_run_together(ranks, n, runs, error);
+    ok = ok && ranks_are_one_each(results, error) && size_groups(results, ranks, error) && ech_replay_run_together(ranks, n, runs, error);
     for (size_t i = 0; i < n; i++)
         ech_params_clear(ech_replay_params, &options[i]);
     if (!ok)

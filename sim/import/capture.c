@@ -384,6 +384,28 @@ void ech_capture_set_unrecorded(EchCapture *capture)
     capture->unrecorded = true;
 }
 
+EchCollective ech_capture_collective(const char *name)
+{
+    static const struct {
+        const char *mark;
+        EchCollective kind;
+    } kinds[] = {{"allreduce", ECH_COLLECTIVE_ALL_REDUCE},
+                 {"allgather", ECH_COLLECTIVE_ALL_GATHER},
+                 {"reducescatter", ECH_COLLECTIVE_REDUCE_SCATTER},
+                 {"alltoall", ECH_COLLECTIVE_ALL_TO_ALL},
+                 {"broadcast", ECH_COLLECTIVE_BROADCAST},
+                 {"send", ECH_COLLECTIVE_SEND},
+                 {"recv", ECH_COLLECTIVE_RECV}};
+    g_autoptr(GString) letters = g_string_new(NULL);
+    for (; *name; name++)
+        if (*name != '_')
+            g_string_append_c(letters, g_ascii_tolower(*name));
+    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
+        if (strstr(letters->str, kinds[i].mark))
+            return kinds[i].kind;
+    return ECH_COLLECTIVE_NONE;
+}
+
 /* ---- finishing ---- */
 
 static int compare_items(gconstpointer a, gconstpointer b, gpointer data)
@@ -1299,7 +1321,7 @@ static void infer_order(EchCapture *capture)
     const EchItem *items = (const EchItem *)(const void *)capture->items->data;
     uint32_t left_out;
     capture->after = ech_stream_waits(items, capture->items->len, queues, capture->queues->len, capture->told, capture->calls, &left_out);
-    ech_diag_dropped(capture->import->diag, "streams_of_unknown_order", left_out, "a device of more than 256");
+    ech_diag_dropped(capture->import->diag, "streams_of_unknown_order_beyond_256_of_a_device", left_out, NULL);
     capture->ops = g_new(EchId, capture->items->len + 1);
     capture->next_after = 0;
     ech_diag_note(capture->import->diag, "inferred_stream_waits", capture->after->len);

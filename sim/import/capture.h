@@ -146,5 +146,8 @@ void ech_capture_migrated(EchCapture *capture, bool to_device, EchBytes bytes);
 /** XLA's ranges (MARK) as what they are of: "XlaModule:#hlo_module=jit_step,program_id=21#", a run of a *@ret_module, as "jit_step(21)",
  * "Thunk:#name=jit(step)/while,hlo_op=while.17#", the launch of an instruction, as "while.17". NULL for others. Owned by the caller. */
 char *ech_capture_xla_range(const char *text, bool *ret_module) G_GNUC_WARN_UNUSED_RESULT;
+/** What a call or kernel of that name does with other devices, "c10d::allreduce_", "nccl:all_gather", "ncclDevKernel_SendRecv"; ECH_COLLECTIVE_NONE where the
+ * name does not tell, and for gathers to one rank and scatters from one. */
+EchCollective ech_capture_collective(const char *name);
 /** Sets import->trace. Recorded times become relative to the first; property "time_zero_ps" tells what was subtracted. */
 bool ech_capture_finish(EchCapture *capture, GError **error);

@@ -125,12 +125,23 @@ static int64_t attribute_int(const EchWireField *value)
     }
 }
 
+static bool is(const char *name, size_t n, const char *what)
+{
+    return strlen(what) == n && memcmp(what, name, n) == 0;
+}
+
+void ech_chakra_word(EchEtNode *node, const char *name, size_t n, const char *text, size_t length)
+{
+    if (is(name, n, "pg_name") || is(name, n, "comm_group"))
+        node->comm_group = ech_et_group(text, length);
+}
+
 void ech_chakra_attribute(EchEtNode *node, const char *name, size_t n, int64_t value)
 {
-    static const char *const names[] = {"is_cpu_op", "tid", "comm_type", "comm_size", "tensor_size", "num_ops"};
+    static const char *const names[] = {"is_cpu_op", "tid", "comm_type", "comm_size", "tensor_size", "num_ops", "comm_src", "comm_dst", "comm_tag"};
     uint64_t amount = value < 0 ? 0 : (uint64_t)value;
     size_t i = 0;
-    while (i < G_N_ELEMENTS(names) && (strlen(names[i]) != n || memcmp(names[i], name, n) != 0))
+    while (i < G_N_ELEMENTS(names) && !is(name, n, names[i]))
         i++;
     switch (i) {
     case 0: node->place = value ? ECH_ET_HOST : ECH_ET_DEVICE; break;
@@ -142,7 +153,14 @@ void ech_chakra_attribute(EchEtNode *node, const char *name, size_t n, int64_t v
         break;
     case 4: node->tensor_bytes = amount; break;
     case 5: node->num_ops = amount; break;
-    default: break;
+    case 6: node->comm_src = value < 0 ? 0 : (uint32_t)MIN(amount, ECH_NONE - 1) + 1; break;
+    case 7: node->comm_dst = value < 0 ? 0 : (uint32_t)MIN(amount, ECH_NONE - 1) + 1; break;
+    case 8: node->comm_tag = value; break;
+    default: {
+        char text[32];
+        int length = g_snprintf(text, sizeof text, "%" G_GINT64_FORMAT, value);
+        ech_chakra_word(node, name, n, text, (size_t)length);
+    }
     }
 }
 
@@ -165,7 +183,9 @@ static bool read_node(EchEt *et, EchWire wire, const char *where, EchDiag *diag,
         case 7: node.duration_us = ech_wire_int(&field); break;
         case 10: {
             Attribute attribute = read_attribute(ech_wire_sub(&wire, &field));
-            if (attribute.has_name && attribute.has_value)
+            if (attribute.has_name && attribute.has_value && attribute.value.type == ECH_WIRE_BYTES)
+                ech_chakra_word(&node, (const char *)attribute.name.data, attribute.name.size, (const char *)attribute.value.data, attribute.value.size);
+            else if (attribute.has_name && attribute.has_value)
                 ech_chakra_attribute(&node, (const char *)attribute.name.data, attribute.name.size, attribute_int(&attribute.value));
             break;
         }
@@ -283,6 +303,7 @@ static bool read_chakra(EchSource *source, const EchImportOptions *options, EchI
     const char *where = ech_source_path(source);
     EchWire file = ech_wire_init(data, n);
     g_autoptr(EchEt) et = ech_et_new("chakra");
+    ech_et_rank_of(et, where);
     size_t at = 0, length;
     for (size_t message = 0; at < n; message++) {
         if (!next_message(data, n, &at, &length)) {

@@ -9,3 +9,5 @@
 bool ech_chakra_tensors(EchEt *et, bool written, const char *text, size_t n);
 /** What attribute @name of @n bytes says of @node. Others than those that are known are passed over. */
 void ech_chakra_attribute(EchEtNode *node, const char *name, size_t n, int64_t value);
+/** The same of an attribute whose value is a text of @length bytes. */
+void ech_chakra_word(EchEtNode *node, const char *name, size_t n, const char *text, size_t length);

@@ -132,6 +132,8 @@ static bool read_attributes(Reader *r, EchEtNode *node)
             return bad(r);
         if (name && has_value)
             ech_chakra_attribute(node, name, strlen(name), value);
+        else if (name && text)
+            ech_chakra_word(node, name, strlen(name), text, strlen(text));
         if (name && text) {
             g_ptr_array_add(r->words, g_steal_pointer(&name));
             g_ptr_array_add(r->words, g_steal_pointer(&text));
@@ -173,7 +175,10 @@ static Key key_of(const char *name)
                 {"num_ops", OWN},
                 {"tensor_size", OWN},
                 {"comm_type", OWN},
-                {"comm_size", OWN}};
+                {"comm_size", OWN},
+                {"comm_src", OWN},
+                {"comm_dst", OWN},
+                {"comm_tag", OWN}};
     for (size_t k = 0; k < G_N_ELEMENTS(keys); k++) {
         if (strcmp(keys[k].name, name) == 0)
             return keys[k].key;
@@ -322,6 +327,7 @@ static bool read_chakra_json(EchSource *source, const EchImportOptions *options,
     g_autoptr(GPtrArray) words = g_ptr_array_new_with_free_func(g_free);
     Reader r = {.words = words, .et = et, .json = json, .import = ret, .deps = deps, .texts = texts, .error = error};
     ech_json_allow_more(json);
+    ech_et_rank_of(et, ech_source_path(source));
     if (!read_documents(&r))
         return false;
     ech_diag_dropped(ret->diag, "strings_repaired", ech_json_repaired(json), NULL);

@@ -2,6 +2,8 @@
 
 #include "sim/base/hash.h"
 #include "sim/base/heap.h"
+#include "sim/import/capture.h"
+#include "sim/trace/meets.h"
 
 #include <string.h>
 
@@ -9,6 +11,7 @@ static const char *const type_names[ECH_N_ET_TYPES] = {"INVALID",   "METADATA", 
                                                        "COMM_RECV", "COMM_COLL", "STORAGE",  "BATCH",     "CHECKPOINT"};
 
 #define MAX_DEVICES 1024
+#define MAX_PEERS 4096
 #define MAX_US (INT64_MAX / (2 * ECH_PS_PER_US))
 
 typedef struct {
@@ -56,6 +59,7 @@ struct EchEt {
     GArray *storages;   /* Storage */
     GHashTable *by_key; /* uint64_t in the array's order -> index + 1 */
     uint64_t bad_tensors;
+    uint32_t rank; /* + 1, or 0 */
 };
 
 EchEtType ech_et_type(const char *name)
@@ -95,6 +99,33 @@ void ech_et_free(EchEt *et)
 EchId ech_et_string(EchEt *et, const char *text, gssize length)
 {
     return ech_trace_builder_string(et->builder, text, length);
+}
+
+void ech_et_rank_of(EchEt *et, const char *path)
+{
+    g_autofree char *name = path ? g_path_get_basename(path) : g_strdup("");
+    g_auto(GStrv) parts = g_strsplit(name, ".", -1);
+    for (guint i = 1; i + 1 < g_strv_length(parts); i++) {
+        uint64_t rank;
+        if (!ech_parse_u64(parts[i], &rank, NULL) || rank >= ECH_NONE)
+            continue;
+        et->rank = (uint32_t)rank + 1;
+        ech_et_property(et, "rank", parts[i]);
+    }
+}
+
+/* FNV-1a: the same in every process, as files are. */
+static uint64_t number_for(const void *bytes, size_t n)
+{
+    uint64_t number = UINT64_C(14695981039346656037);
+    for (size_t i = 0; i < n; i++)
+        number = (number ^ ((const uint8_t *)bytes)[i]) * UINT64_C(1099511628211);
+    return number;
+}
+
+uint64_t ech_et_group(const char *name, size_t n)
+{
+    return n > 0 ? number_for(name, n) : 0;
 }
 
 void ech_et_property(EchEt *et, const char *key, const char *value)
@@ -283,9 +314,14 @@ static uint32_t *sort_nodes(EchEt *et, const uint32_t *deps, bool by_id, EchDiag
 
 /* ---- The trace ---- */
 
-static EchCollective collective_of(uint8_t comm_type)
+enum { BARRIER = 10 }; /* of comm_type + 1 */
+
+/* What a collective is of which neither its type nor its name tells: bytes that are sent once. */
+#define UNKNOWN_COLLECTIVE ECH_COLLECTIVE_PERMUTE
+
+static EchCollective collective_of(const EchEtNode *node, const char *name)
 {
-    switch (comm_type) {
+    switch (node->type == ECH_ET_COMM_COLL ? node->comm_type : 0) {
     case 1:
     case 2: return ECH_COLLECTIVE_ALL_REDUCE; /* reduce: the same traffic towards one */
     case 3:
@@ -295,8 +331,12 @@ static EchCollective collective_of(uint8_t comm_type)
     case 7: return ECH_COLLECTIVE_ALL_TO_ALL;
     case 8:
     case 9: return ECH_COLLECTIVE_REDUCE_SCATTER;
-    default: return ECH_COLLECTIVE_NONE;
+    default: break;
     }
+    if (node->type != ECH_ET_COMM_COLL)
+        return node->type == ECH_ET_COMM_SEND ? ECH_COLLECTIVE_SEND : ECH_COLLECTIVE_RECV;
+    EchCollective named = ech_capture_collective(name);
+    return named == ECH_COLLECTIVE_NONE ? UNKNOWN_COLLECTIVE : named;
 }
 
 static const char *node_name(const EchEt *et, const Node *node)
@@ -325,6 +365,11 @@ static bool moves_nothing(const char *name)
     return false;
 }
 
+static bool is_barrier(const EchEt *et, const Node *node)
+{
+    return node->node.type == ECH_ET_COMM_COLL && (node->node.comm_type == BARRIER || (!node->node.comm_type && strstr(node_name(et, node), "barrier")));
+}
+
 /** What a node becomes. In a trace with GPU nodes what runs on a CPU is a mark: it launched the others. In a tree of operators only leaves that touch tensors
  * work. */
 static EchOpKind classify(const EchEt *et, const Node *node, bool any_device, bool tree)
@@ -341,7 +386,7 @@ static EchOpKind classify(const EchEt *et, const Node *node, bool any_device, bo
     case ECH_ET_MEM_STORE: return ECH_OP_COPY;
     case ECH_ET_COMM_SEND:
     case ECH_ET_COMM_RECV:
-    case ECH_ET_COMM_COLL: return any_device && node->node.place == ECH_ET_HOST ? ECH_OP_MARK : ECH_OP_COLLECTIVE;
+    case ECH_ET_COMM_COLL: return any_device && node->node.place == ECH_ET_HOST ? ECH_OP_MARK : is_barrier(et, node) ? ECH_OP_WAIT : ECH_OP_COLLECTIVE;
     case ECH_ET_INVALID:
     case ECH_ET_METADATA:
     case ECH_ET_STORAGE:
@@ -360,21 +405,34 @@ typedef struct {
     const uint32_t *deps;
     EchId hbm, host;
     GHashTable *queues;    /* kind and thread -> id + 1 */
+    GHashTable *met;       /* group -> how often */
+    uint64_t n_unknown;    /* collectives of no type that is known */
     bool any_device, tree; /* tree: of PyTorch's operators */
     int64_t base_us;       /* of the first that tells when it begins; -1: none does */
 } Maker;
+
+/* The rank that a message is sent to, or comes from, + 1; 0: it is none, or does not say. */
+static uint32_t peer_of(const EchEtNode *node)
+{
+    uint32_t peer = node->type == ECH_ET_COMM_SEND ? node->comm_dst : node->type == ECH_ET_COMM_RECV ? node->comm_src : 0;
+    return MIN(peer, (uint32_t)MAX_PEERS);
+}
 
 static EchId queue_of(Maker *maker, EchQueueKind kind, const Node *node)
 {
     bool on_device = maker->any_device && node->node.place == ECH_ET_DEVICE;
     bool threads = on_device || kind == ECH_QUEUE_HOST;
-    uint64_t key = (uint64_t)kind << 56 | (threads ? (uint64_t)node->node.thread & 0xffffffffffff : 0);
+    /* Messages wait for one peer each: those with others pass by. */
+    uint32_t peer = kind != ECH_QUEUE_COLLECTIVE || threads ? 0 : peer_of(&node->node);
+    bool sends = node->node.type == ECH_ET_COMM_SEND;
+    uint64_t key = (uint64_t)kind << 56 | (threads ? (uint64_t)node->node.thread & 0xffffffffffff : peer ? (uint64_t)sends << 32 | peer : 0);
     gpointer found = g_hash_table_lookup(maker->queues, GSIZE_TO_POINTER(key));
     if (found)
         return GPOINTER_TO_UINT(found) - 1;
     static const char *const names[] = {"core", "dma", "thread", "network"};
-    g_autofree char *name =
-        threads ? g_strdup_printf("%s %" G_GINT64_FORMAT, kind == ECH_QUEUE_HOST ? "thread" : "stream", node->node.thread) : g_strdup(names[kind]);
+    g_autofree char *name = threads ? g_strdup_printf("%s %" G_GINT64_FORMAT, kind == ECH_QUEUE_HOST ? "thread" : "stream", node->node.thread)
+                            : peer  ? g_strdup_printf("%s %u", sends ? "send to" : "receive from", peer - 1)
+                                    : g_strdup(names[kind]);
     EchId queue = ech_trace_builder_queue(maker->et->builder, name, kind, 0);
     g_hash_table_insert(maker->queues, GSIZE_TO_POINTER(key), GUINT_TO_POINTER(queue + 1));
     return queue;
@@ -410,6 +468,26 @@ static void copy_memories(const Maker *maker, const Node *node, EchOp *op)
     op->bytes_origin = known ? ECH_KNOWN : op->bytes ? ECH_INFERRED : ECH_ABSENT;
 }
 
+/* Whom a collective or a message meets: of one group, or of one sender, receiver and tag, the first of each, then the second. What is sent goes ahead of who
+ * receives it. ECH_NONE: that is not told. */
+static EchId meeting_of(Maker *maker, const EchEtNode *node)
+{
+    bool message = node->type != ECH_ET_COMM_COLL, sends = node->type == ECH_ET_COMM_SEND;
+    uint64_t ends[3] = {node->comm_src ? node->comm_src : maker->et->rank, node->comm_dst ? node->comm_dst : maker->et->rank, (uint64_t)node->comm_tag};
+    if (message && (!peer_of(node) || !ends[0] || !ends[1]))
+        return ECH_NONE;
+    EchMeeting meeting = {.group = message ? number_for(ends, sizeof ends) : node->comm_group, .sends = sends, .buffer = sends ? UINT64_MAX : 0};
+    uint64_t *times = g_hash_table_lookup(maker->met, &meeting.group);
+    if (!times) {
+        times = g_new0(uint64_t, 1);
+        g_hash_table_insert(maker->met, g_memdup2(&meeting.group, sizeof meeting.group), times);
+    }
+    meeting.times = (*times)++;
+    g_autoptr(GString) text = g_string_new(NULL);
+    ech_meets_print(text, meeting);
+    return ech_trace_builder_string(maker->et->builder, text->str, (gssize)text->len);
+}
+
 static EchOp node_op(Maker *maker, const Node *node)
 {
     EchOp op = ech_op_init((EchOpKind)node->becomes);
@@ -421,12 +499,16 @@ static EchOp node_op(Maker *maker, const Node *node)
         kind = ECH_QUEUE_COPY;
         break;
     case ECH_OP_COLLECTIVE:
-        op.collective = (uint8_t)(node->node.type == ECH_ET_COMM_SEND   ? ECH_COLLECTIVE_SEND
-                                  : node->node.type == ECH_ET_COMM_RECV ? ECH_COLLECTIVE_RECV
-                                                                        : collective_of(node->node.comm_type));
+        op.collective = (uint8_t)collective_of(&node->node, node_name(maker->et, node));
+        maker->n_unknown += op.collective == UNKNOWN_COLLECTIVE;
         op.bytes = node->node.has_comm_bytes ? node->node.comm_bytes : largest_access(maker, node);
         op.bytes_origin = node->node.has_comm_bytes ? ECH_KNOWN : op.bytes ? ECH_INFERRED : ECH_ABSENT;
-        op.memory_from = 0;
+        op.memory_from = node->node.type == ECH_ET_COMM_COLL ? 0 : 2;
+        op.launch = meeting_of(maker, &node->node);
+        kind = ECH_QUEUE_COLLECTIVE;
+        break;
+    case ECH_OP_WAIT:
+        op.launch = meeting_of(maker, &node->node);
         kind = ECH_QUEUE_COLLECTIVE;
         break;
     case ECH_OP_MARK: kind = node->node.place == ECH_ET_DEVICE ? ECH_QUEUE_COMPUTE : ECH_QUEUE_HOST; break;
@@ -435,7 +517,6 @@ static EchOp node_op(Maker *maker, const Node *node)
     case ECH_OP_FREE:
     case ECH_OP_LOOP:
     case ECH_OP_SIGNAL:
-    case ECH_OP_WAIT:
     case ECH_N_OP_KINDS: break;
     }
     op.queue = queue_of(maker, kind, node);
@@ -733,9 +814,12 @@ EchTrace *ech_et_finish(EchEt *et, bool by_id, EchImport *import, GError **error
     g_autofree uint32_t *deps = resolve(et, import->diag);
     g_autofree uint32_t *order = sort_nodes(et, deps, by_id, import->diag);
     maker.deps = deps;
+    bool on_host = false, kernels = false;
     for (guint i = 0; i < n; i++) {
         const EchEtNode *node = &maker.nodes[i].node;
         maker.any_device = maker.any_device || (node->place == ECH_ET_DEVICE && (node->type == ECH_ET_COMP || node->type == ECH_ET_COMM_COLL));
+        on_host = on_host || (node->place == ECH_ET_HOST && node->type == ECH_ET_COMP);
+        kernels = kernels || (node->place == ECH_ET_DEVICE && node->type == ECH_ET_COMP);
         ech_diag_note(import->records, type_names[node->type], 1);
     }
     set_starts(&maker, n);
@@ -745,14 +829,19 @@ EchTrace *ech_et_finish(EchEt *et, bool by_id, EchImport *import, GError **error
         maker.nodes[i].becomes = (uint8_t)classify(et, &maker.nodes[i], maker.any_device, by_id);
     if (et->bad_tensors)
         ech_diag_dropped(import->diag, "tensors_of_impossible_size", et->bad_tensors, NULL);
-    if (maker.any_device)
+    if (kernels && on_host)
         ech_diag_remark(import->diag, "a kernel's tensors are those of the operator that launched it; operators on CPU threads are marks");
     maker.queues = g_hash_table_new(NULL, NULL);
+    maker.met = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
     if (by_id)
         split_lives(&maker, order, n);
     find_lives(&maker, order, n);
     make_buffers(&maker, order);
     make_ops(&maker, order, n);
     g_hash_table_unref(maker.queues);
+    g_hash_table_unref(maker.met);
+    if (maker.n_unknown > 0)
+        ech_diag_remark(import->diag, "%" G_GUINT64_FORMAT " collectives have no type, nor a name that tells it: taken as bytes that are sent once",
+                        maker.n_unknown);
     return ech_trace_builder_finish(et->builder, error);
 }

@@ -34,6 +34,9 @@ typedef struct {
     uint8_t comm_type; /**< CollectiveCommType + 1, or 0 */
     bool has_comm_bytes;
     uint64_t comm_bytes;
+    uint32_t comm_src, comm_dst; /**< Ranks + 1. */
+    int64_t comm_tag;
+    uint64_t comm_group;           /**< Of those who take part, by their name (ech_et_group); 0: all ranks. */
     uint64_t tensor_bytes;         /**< Attribute tensor_size. */
     uint64_t num_ops;              /**< Operations, as generators state them, or as the operator's shapes say. */
     uint8_t work_unit, work_dtype; /**< Of num_ops: EchWorkUnit, EchDtype; ECH_DTYPE_NONE: not known, and bf16 on the matrix unit is assumed. */
@@ -51,6 +54,10 @@ void ech_et_free(EchEt *et);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchEt, ech_et_free)
 /** Interns a text; @length < 0 means strlen. */
 EchId ech_et_string(EchEt *et, const char *text, gssize length);
+/** The rank whose file @path is, where it has a name as Chakra's writers give it, NAME.RANK.et. */
+void ech_et_rank_of(EchEt *et, const char *path);
+/** A number for the group of a name; 0 for "". */
+uint64_t ech_et_group(const char *name, size_t n);
 /** Sets a property of the trace. */
 void ech_et_property(EchEt *et, const char *key, const char *value);
 /** Appends a node. */

@@ -143,9 +143,9 @@ static const char *line_end(const Reader *r, const char *at)
 
 static Slice strip(const char *begin, const char *end)
 {
-    while (begin < end && (*begin == ' ' || *begin == '\t'))
+    while (begin < end && g_ascii_isspace(*begin))
         begin++;
-    while (end > begin && (end[-1] == ' ' || end[-1] == '\t' || end[-1] == '\r'))
+    while (end > begin && g_ascii_isspace(end[-1]))
         end--;
     return (Slice){begin, (size_t)(end - begin)};
 }
@@ -276,7 +276,7 @@ static bool read_shape(Reader *r, const char **at, const char *stop, EchId *ret,
     if (p < stop && (*p == '(' || buffer))
         p = closing(p + buffer, stop);
     else {
-        while (p < stop && *p != ' ')
+        while (p < stop && !g_ascii_isspace(*p))
             p++;
     }
     if (!p)
@@ -351,7 +351,7 @@ static bool read_operands(Reader *r, const char *at, const char *stop, GError **
                 depth++;
             else if ((*at == ')' || *at == '}' || *at == ']') && depth > 0)
                 depth--;
-            else if (*at == ' ' && depth == 0 && at + 1 < stop && at[1] != ' ' && at[1] != ',')
+            else if (g_ascii_isspace(*at) && depth == 0 && at + 1 < stop && !g_ascii_isspace(at[1]) && at[1] != ',')
                 last = at + 1;
             else if (*at == '/' && at + 1 < stop && at[1] == '*') {
                 const char *close = g_strstr_len(at + 2, stop - at - 2, "*/");
@@ -617,11 +617,44 @@ static bool is_next(const char *line, const char *stop)
     return n > 0 && n + 2 < text.n && memcmp(text.text + n, " = ", 3) == 0;
 }
 
+/* What ends so goes on in the next line, unless that looks like an instruction of its own. */
+static bool goes_on(const char *begin, const char *stop)
+{
+    while (stop > begin && g_ascii_isspace(stop[-1]))
+        stop--;
+    return stop > begin && strchr(",([{=", stop[-1]) != NULL;
+}
+
+/* Where the lines behind @stop end that do not look like instructions: a newline is a blank. */
+static const char *wrapped_end(const Reader *r, const char *stop)
+{
+    while (stop < r->end) {
+        const char *next = line_end(r, stop + 1);
+        if (is_next(stop + 1, next))
+            break;
+        stop = next;
+    }
+    return stop;
+}
+
+/* Past blanks, and where nothing else is left of the line into those that it goes on in. */
+static void skip_blanks(const Reader *r, const char **at, const char **stop)
+{
+    while (*at < *stop && g_ascii_isspace(**at))
+        (*at)++;
+    if (*at < *stop || *stop >= r->end)
+        return;
+    *stop = wrapped_end(r, *stop);
+    while (*at < *stop && g_ascii_isspace(**at))
+        (*at)++;
+}
+
 /* Where the attributes that begin at @at end: mostly with their line (@stop), but what a Pallas kernel says of itself is JSON over several lines. */
 static const char *attributes_end(const Reader *r, const char *at, const char *stop)
 {
     if (stop == at || strchr("{[,\"", stop[-1]) == NULL)
         return stop;
+    const char *begin = at;
     bool quoted = false;
     int64_t depth = 0;
     for (const char *end = stop;; end = line_end(r, end + 1)) {
@@ -633,7 +666,7 @@ static const char *attributes_end(const Reader *r, const char *at, const char *s
             else if (!quoted)
                 depth += (*at == '{' || *at == '[') - (*at == '}' || *at == ']');
         }
-        if (depth <= 0 && !quoted)
+        if (depth <= 0 && !quoted && !goes_on(begin, end))
             return end;
         if (end >= r->end || is_next(end + 1, line_end(r, end + 1)))
             return stop;
@@ -659,12 +692,12 @@ static bool read_instruction(Reader *r, GError **error)
     if (name.n == 0 || at >= first_stop || *at != '=')
         return fail(r, name_at, error, "expected an instruction: 'name = shape opcode(operands), ...'");
     at++;
-    while (at < first_stop && *at == ' ')
-        at++;
+    if (goes_on(at, first_stop))
+        first_stop = wrapped_end(r, first_stop);
+    skip_blanks(r, &at, &first_stop);
     if (!read_shape(r, &at, first_stop, &instruction.shape, error))
         return false;
-    while (at < first_stop && *at == ' ')
-        at++;
+    skip_blanks(r, &at, &first_stop);
     const char *opcode_at = at;
     while (at < first_stop && *at != '(')
         at++;
@@ -681,6 +714,7 @@ static bool read_instruction(Reader *r, GError **error)
         instruction.opcode_name = ech_hlo_name((EchHlo)instruction.opcode);
     /* A literal may go on over several lines. */
     const char *close = closing(at, instruction.opcode == ECH_HLO_CONSTANT ? r->end : first_stop);
+    close = close ? close : closing(at, wrapped_end(r, first_stop));
     if (!close)
         return fail(r, at, error, "operands without ')'");
     const char *stop = attributes_end(r, close, line_end(r, close - 1));

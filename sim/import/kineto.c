@@ -643,27 +643,6 @@ static bool direction(const Event *e, uint8_t *ret_from, uint8_t *ret_to)
     return false;
 }
 
-/* What a collective of this name does: "allreduce", "nccl:_all_gather_base". Gathers to one rank and scatters from one are none. */
-static EchCollective collective_of(const char *name)
-{
-    static const struct {
-        const char *mark;
-        EchCollective kind;
-    } kinds[] = {{"allreduce", ECH_COLLECTIVE_ALL_REDUCE},
-                 {"all_reduce", ECH_COLLECTIVE_ALL_REDUCE},
-                 {"allgather", ECH_COLLECTIVE_ALL_GATHER},
-                 {"all_gather", ECH_COLLECTIVE_ALL_GATHER},
-                 {"reduce_scatter", ECH_COLLECTIVE_REDUCE_SCATTER},
-                 {"all_to_all", ECH_COLLECTIVE_ALL_TO_ALL},
-                 {"broadcast", ECH_COLLECTIVE_BROADCAST},
-                 {"send", ECH_COLLECTIVE_SEND},
-                 {"recv", ECH_COLLECTIVE_RECV}};
-    for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++)
-        if (strstr(name, kinds[i].mark))
-            return kinds[i].kind;
-    return ECH_COLLECTIVE_NONE;
-}
-
 /* What a kernel of NCCL or RCCL does and with whom, where PyTorch says it all (2.2 and later): then it is a collective. */
 static void make_collective(const Event *e, EchItem *item)
 {
@@ -673,7 +652,7 @@ static void make_collective(const Event *e, EchItem *item)
         uint64_t bytes;
     } types[] = {{"Byte", 1}, {"Char", 1},     {"Bool", 1}, {"Float8_e4m3fn", 1}, {"Float8_e5m2", 1}, {"Short", 2},
                  {"Half", 2}, {"BFloat16", 2}, {"Int", 4},  {"Float", 4},         {"Long", 8},        {"Double", 8}};
-    EchCollective kind = collective_of(e->collective->str);
+    EchCollective kind = ech_capture_collective(e->collective->str);
     uint64_t bytes = 0;
     for (size_t i = 0; i < G_N_ELEMENTS(types); i++)
         bytes = strcmp(e->dtype->str, types[i].name) == 0 ? types[i].bytes : bytes;
@@ -744,6 +723,7 @@ static void memory_event(Reader *r)
     if (e->has_allocated && e->start < use->first) {
         use->first = e->start;
         use->baseline = e->total_allocated > e->bytes ? (uint64_t)(e->total_allocated - e->bytes) : 0;
+        use->first_reserved = e->has_reserved && e->total_reserved >= 0 ? (uint64_t)e->total_reserved : 0;
     }
     if (e->has_reserved && e->total_reserved >= 0) {
         if (e->start >= use->last) {
@@ -795,7 +775,10 @@ static void sync_event(Reader *r)
 
 static void runtime_event(Reader *r)
 {
+    static const char *const takes[] = {"cudaMalloc", "hipMalloc", "cuMemCreate", "hipMemCreate"};
     const Event *e = &r->e;
+    for (size_t i = 0; i < G_N_ELEMENTS(takes); i++)
+        r->takes_memory = r->takes_memory || has(e->name, takes[i]);
     Launch launch = {.correlation = e->correlation, .start = e->start, .end = e->start + (e->has_duration ? e->duration : 0), .thread = thread_of(r, e->tid)};
     if (has(e->name, "Synchronize"))
         launch.role = has(e->name, "Device") || has(e->name, "Ctx") ? SYNC_DEVICE : has(e->name, "Stream") ? SYNC_STREAM : SYNC_EVENT;
@@ -843,7 +826,7 @@ static void comm_event(Reader *r)
         return;
     Comm comm = {.start = e->start, .end = e->start + (e->has_duration ? e->duration : 0), .thread = thread_of(r, e->tid)};
     if (sends) {
-        comm.kind = (uint8_t)collective_of(e->name->str);
+        comm.kind = (uint8_t)ech_capture_collective(e->name->str);
         comm.bytes = ech_bytes_mul(e->inputs[0].numel, ech_dtype_bits((EchDtype)e->inputs[0].dtype)) / 8;
     } else if (e->n_inputs > 1 && e->inputs[1].known) {
         uint64_t more = MAX(e->inputs[0].numel, e->inputs[1].numel), less = MIN(e->inputs[0].numel, e->inputs[1].numel);
@@ -1133,15 +1116,22 @@ static void join_numbers(Reader *r)
 static bool tell_other_tool(Reader *r)
 {
     g_autoptr(GString) names = g_string_new(NULL);
+    bool rocprof = false;
     for (guint i = 0; i < r->kinds->len; i++) {
         const Kind *kind = &g_array_index(r->kinds, Kind, i);
         if (kind->category != CAT_OTHER && kind->category != CAT_FLOW)
             return false;
+        rocprof = rocprof || strcmp(kind->name, "DataFlow") == 0;
         if (strcmp(kind->name, "None") != 0 && !g_str_has_prefix(kind->name, "__") && names->len < 60)
             g_string_append_printf(names, "%s'%s'", names->len ? ", " : " (its own are ", kind->name);
     }
-    if (!r->kinds->len || r->elsewhere || r->pytorch)
+    if (!r->kinds->len || r->pytorch)
         return false;
+    if (rocprof) {
+        ech_diag_remark(r->ret->diag, "a timeline of rocprof before rocprofv3, which is not read; its table of kernels is (results.csv beside it), and of "
+                                      "rocprofv3 all that it writes");
+        return true;
+    }
     g_autofree char *valid = g_utf8_make_valid(names->str, -1);
     ech_diag_remark(
         r->ret->diag,
@@ -1149,6 +1139,29 @@ static bool tell_other_tool(Reader *r)
         "of torch.profiler, of XLA (.xplane.pb, its trace.json.gz) and of ONNX Runtime, Nsight Systems' SQLite, rocprofv3's outputs",
         valid, names->len ? ")" : "");
     return true;
+}
+
+/* What the allocator held before and after, and whether it grew; where it is not told how much it had, calls tell. */
+static void tell_uses(Reader *r)
+{
+    uint64_t begin = 0, end = 0, peak = 0;
+    for (guint i = 0; i < r->uses->len; i++) {
+        const Use *use = &g_array_index(r->uses, Use, i);
+        ech_capture_baseline(r->capture, (EchTier)use->tier, use->device, use->baseline);
+        if (use->tier != ECH_TIER_DEVICE)
+            continue;
+        begin += use->first_reserved;
+        end += use->reserved;
+        peak += use->peak_reserved;
+    }
+    if (!r->uses->len)
+        return;
+    ech_trace_builder_printf_property(r->builder, "end_reserved_bytes", "%" G_GUINT64_FORMAT, end);
+    ech_trace_builder_printf_property(r->builder, "peak_reserved_bytes", "%" G_GUINT64_FORMAT, peak);
+    ech_trace_builder_printf_property(r->builder, "begin_reserved_bytes", "%" G_GUINT64_FORMAT, begin);
+    bool grew = peak > 0 ? peak > begin : r->takes_memory || r->launches->len == 0;
+    if (!grew)
+        ech_trace_builder_set_property(r->builder, "reserved_never_grew", "1");
 }
 
 static bool finish(Reader *r, const EchImportOptions *options, GError **error)
@@ -1173,21 +1186,11 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
                         r->n_halves);
         ech_diag_dropped(r->ret->diag, "events_in_halves", r->n_halves, NULL);
     }
-    r->ret->told_idle = ech_onnx_nodes_say(r->nodes, r->ret->diag) || r->n_halves > 0 || tell_other_tool(r);
+    r->ret->told_idle = ech_onnx_nodes_say(r->nodes, r->ret->diag) || r->n_halves > 0 || r->elsewhere || tell_other_tool(r);
     if (r->has_base)
         ech_trace_builder_printf_property(r->builder, "time_base_us", "%" G_GINT64_FORMAT, r->base_us);
     join_numbers(r);
-    uint64_t reserved = 0, peak_reserved = 0;
-    for (guint i = 0; i < r->uses->len; i++) {
-        const Use *use = &g_array_index(r->uses, Use, i);
-        ech_capture_baseline(r->capture, (EchTier)use->tier, use->device, use->baseline);
-        reserved += use->tier == ECH_TIER_DEVICE ? use->reserved : 0;
-        peak_reserved += use->tier == ECH_TIER_DEVICE ? use->peak_reserved : 0;
-    }
-    if (r->uses->len) {
-        ech_trace_builder_printf_property(r->builder, "end_reserved_bytes", "%" G_GUINT64_FORMAT, reserved);
-        ech_trace_builder_printf_property(r->builder, "peak_reserved_bytes", "%" G_GUINT64_FORMAT, peak_reserved);
-    }
+    tell_uses(r);
     ech_kineto_join(r);
     if (options->beside && !merge_snapshot(r, options->beside, error))
         return false;
@@ -1286,5 +1289,5 @@ const EchImportClass ech_import_kineto = {
     .summary = "PyTorch profiler trace (Kineto, Chrome JSON), with its memory events and synchronisation; profiles of ONNX Runtime",
     .probe = probe,
     .read = kineto_read,
-    .when_idle = "nothing in it ran on a GPU; of PyTorch ProfilerActivity.CUDA records what does",
+    .when_idle = "nothing in it ran on a GPU; of PyTorch ProfilerActivity.CUDA records what does (of a Mac's GPU its profiler records nothing)",
 };

@@ -73,12 +73,12 @@ enum { MAX_KINDS = 256, MAX_INPUTS = 24, MAX_RANK = ECH_GPU_MAX_RANK, MAX_SPACES
 
 typedef EchGpuInput Input;
 
-/* Total Allocated before the first and Total Reserved after the last event of a memory. */
+/* Total Allocated before the first event of a memory, Total Reserved after the first and after the last. */
 typedef struct {
     uint8_t tier;
     uint32_t device;
     EchTime first, last;
-    uint64_t baseline, reserved, peak_reserved;
+    uint64_t baseline, first_reserved, reserved, peak_reserved;
 } Use;
 
 typedef struct {
@@ -126,6 +126,7 @@ typedef struct {
     int64_t base_ns;                                    /* baseTimeNanoseconds */
     uint64_t n_events, n_syncs, n_host_syncs, n_halves; /* halves: events told by a beginning and an end */
     bool events_seen;
+    bool takes_memory; /* a call takes memory of the device */
     EchOnnxNodes *nodes;
     bool pytorch;          /* it has what PyTorch's profiler alone writes beside its events */
     const char *elsewhere; /* what it ran on, where that is no device whose work is read; or NULL */

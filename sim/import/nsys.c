@@ -780,7 +780,7 @@ static const char *other_profiler(EchSqlite *db)
     if (ech_sqlite_has_table(db, "StringTable") && !ech_sqlite_has_table(db, "StringIds"))
         return "a database of nvprof or NVIDIA's Visual Profiler, which is not read; 'nsys profile -o REPORT COMMAND' and 'nsys export --type sqlite REPORT' "
                "write what is";
-    if (ech_sqlite_has_table(db, "OPS") && ech_sqlite_has_table(db, "COPY"))
+    if (ech_sqlite_has_table(db, "COPY") && (ech_sqlite_has_table(db, "OPS") || ech_sqlite_has_table(db, "HSA") || ech_sqlite_has_table(db, "HIP")))
         return "a database of rocprof before rocprofv3, which is not read; its table of kernels is (results.csv), and of rocprofv3 all that it writes";
     return NULL;
 }

@@ -7,8 +7,6 @@
 
 enum { MAX_QUEUES = 2048, MAX_NAME = 256 };
 
-static const char *const kind_names[ECH_ROC_KINDS] = {"call", "range", "kernel", "copy", "allocation", "free"};
-
 struct EchRocprof {
     EchImport *ret;
     EchCapture *capture;
@@ -86,7 +84,7 @@ EchRocRecord ech_roc_record(EchRocKind kind)
 void ech_rocprof_add(EchRocprof *r, const EchRocRecord *record)
 {
     if (record->start == ECH_ROC_NONE)
-        ech_diag_dropped(r->ret->diag, "events_without_time", 1, "of a %s", kind_names[record->kind]);
+        ech_diag_dropped(r->ret->diag, "events_without_time", 1, NULL);
     else
         g_array_append_vals(r->records[record->kind], record, 1);
 }

@@ -1,6 +1,7 @@
 /* Tables of AMD's profilers, a row for each thing recorded: rocprofv3's (--output-format csv; rocpd2csv; rocprofiler-sdk
  * source/lib/rocprofiler-sdk-tool/generateCSV.cpp), of which those of one run lie beside one another under one stem, STEM_kernel_trace.csv,
- * STEM_memory_copy_trace.csv ..., and rocprof's of kernels (results.csv). Columns are told by their names, which have changed with releases.
+ * STEM_memory_copy_trace.csv ..., rocprof's of kernels (results.csv), and those that ROCm Compute Profiler makes of both, with a column for each counter.
+ * Columns are told by their names, which have changed with releases.
  *
  * Copies have no sizes in them. What runs kernels or is a copy's end on the device is a GPU, and so are those of STEM_agent_info.csv; they are counted in the
  * order of their numbers ("Agent 4", "GPU 0", 4). */
@@ -10,7 +11,7 @@
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
 
-enum { MAX_COLUMNS = 64 };
+enum { MAX_COLUMNS = 1 << 14 };
 
 typedef enum {
     PROCESS,
@@ -42,9 +43,9 @@ typedef enum {
     N_FIELDS
 } Field;
 
-static const char *const field_names[N_FIELDS][3] = {
-    [PROCESS] = {"Guid"},
-    [AGENT] = {"Agent_Id", "gpu-id"},
+static const char *const field_names[N_FIELDS][4] = {
+    [PROCESS] = {"Guid", "pid"},
+    [AGENT] = {"Agent_Id", "gpu-id", "GPU_ID"},
     [QUEUE] = {"Queue_Id", "queue-id"},
     [STREAM] = {"Stream_Id"},
     [THREAD] = {"Thread_Id", "tid"},
@@ -60,11 +61,11 @@ static const char *const field_names[N_FIELDS][3] = {
     [CALL] = {"Correlation_Id"},
     [START] = {"Start_Timestamp", "BeginNs"},
     [END] = {"End_Timestamp", "EndNs"},
-    [SHARED] = {"LDS_Block_Size", "Group_Segment_Size", "lds"},
-    [BLOCK] = {"Workgroup_Size_X", "wgr"},
+    [SHARED] = {"LDS_Block_Size", "Group_Segment_Size", "lds", "LDS_Per_Workgroup"},
+    [BLOCK] = {"Workgroup_Size_X", "wgr", "Workgroup_Size"},
     [BLOCK + 1] = {"Workgroup_Size_Y"},
     [BLOCK + 2] = {"Workgroup_Size_Z"},
-    [ITEMS] = {"Grid_Size_X", "grd"},
+    [ITEMS] = {"Grid_Size_X", "grd", "Grid_Size"},
     [ITEMS + 1] = {"Grid_Size_Y"},
     [ITEMS + 2] = {"Grid_Size_Z"},
     [TYPE] = {"Agent_Type"},
@@ -100,8 +101,9 @@ typedef struct {
     /* Of a table. */
     int columns[N_FIELDS]; /* -1: it has no such column */
     EchRocKind kind;
+    const char *starts; /* what the column of beginnings is called */
     /* Of a row. */
-    EchWords fields[MAX_COLUMNS];
+    EchWords *fields; /* fields[MAX_COLUMNS] */
 } Reader;
 
 /* Where the quote stands that ends the text at @at; @n where none does. */
@@ -114,7 +116,7 @@ static size_t end_of_quoted(const char *data, size_t n, size_t at)
 
 /* Cuts the row at @at into the fields, quotes left around them; returns where the next begins. A quote in a field in quotes is written twice, or ends it where
  * a comma or the row's end follows. */
-static size_t split(const char *data, size_t n, size_t at, EchWords fields[MAX_COLUMNS], unsigned *ret_n)
+static size_t split(const char *data, size_t n, size_t at, EchWords *fields, unsigned *ret_n)
 {
     unsigned n_fields = 0;
     for (bool more = true; more;) {
@@ -156,6 +158,16 @@ static int64_t number_of(Reader *r, Field field)
     word = word ? word + 1 : text;
     guint64 value = g_ascii_strtoull(word, &end, 0);
     return end != word && *end == '\0' && value <= INT64_MAX ? (int64_t)value : ECH_ROC_NONE;
+}
+
+/* Nanoseconds, of tools that calculate with them with a fraction. What a spreadsheet wrote has lost digits ("8.1097E+14") and is no time. */
+static int64_t time_of(Reader *r, Field field)
+{
+    const char *text = text_of(r, field);
+    char *end;
+    guint64 value = g_ascii_strtoull(text, &end, 10);
+    const char *rest = end + (*end == '.' ? 1 + strspn(end + 1, "0123456789") : 0);
+    return end != text && *rest == '\0' && value <= INT64_MAX ? (int64_t)value : ECH_ROC_NONE;
 }
 
 static uint32_t small_of(Reader *r, Field field)
@@ -203,17 +215,28 @@ static void clear_gpu(gpointer data)
 
 /* ---- tables ---- */
 
+/* What @field is called in the words of a table's head; NULL where they mean something else. */
+static const char *name_of(const EchWords *words, Field field)
+{
+    bool quoted = words->n >= 2 && words->text[0] == '"';
+    for (unsigned a = 0; a < G_N_ELEMENTS(field_names[field]) && field_names[field][a]; a++)
+        if (words->n == strlen(field_names[field][a]) + 2 * quoted &&
+            g_ascii_strncasecmp(words->text + quoted, field_names[field][a], words->n - 2 * quoted) == 0)
+            return field_names[field][a];
+    return NULL;
+}
+
 /* What the table's columns say that it is; false for one that is not of the kinds read. */
 static bool find_columns(Reader *r, unsigned n_columns)
 {
     for (unsigned f = 0; f < N_FIELDS; f++) {
         r->columns[f] = -1;
         for (unsigned c = 0; c < n_columns && r->columns[f] < 0; c++) {
-            EchWords words = r->fields[c];
-            bool quoted = words.n >= 2 && words.text[0] == '"';
-            for (unsigned a = 0; a < G_N_ELEMENTS(field_names[f]) && field_names[f][a]; a++)
-                if (words.n == strlen(field_names[f][a]) + 2 * quoted && g_ascii_strncasecmp(words.text + quoted, field_names[f][a], words.n - 2 * quoted) == 0)
-                    r->columns[f] = (int)c;
+            const char *name = name_of(&r->fields[c], (Field)f);
+            if (!name)
+                continue;
+            r->columns[f] = (int)c;
+            r->starts = f == START ? name : r->starts;
         }
     }
     const int *c = r->columns;
@@ -251,8 +274,12 @@ static void take_agent(Reader *r)
 static void take_row(Reader *r)
 {
     EchRocRecord record = ech_roc_record(r->kind);
-    record.start = number_of(r, START);
-    record.end = number_of(r, END);
+    record.start = time_of(r, START);
+    record.end = time_of(r, END);
+    if (record.start == ECH_ROC_NONE) {
+        ech_diag_dropped(r->ret->diag, "rows_without_times", 1, "%s:%" G_GUINT64_FORMAT ": %s: '%s'", r->where, r->line, r->starts, text_of(r, START));
+        return;
+    }
     record.call = number_of(r, CALL);
     int64_t *const places[] = {&record.thread, &record.queue, &record.stream};
     static const Field place_fields[] = {THREAD, QUEUE, STREAM};
@@ -355,17 +382,42 @@ static void count_agent(const Reader *r, EchRocAgent *agent, bool ask)
     *agent = (EchRocAgent){.gpu = agent->gpu || gpu, .device = gpu ? (uint32_t)(gpu - (const Gpu *)(const void *)r->gpus->data) : 0};
 }
 
+/* Of tables whose rows have no time: false, where there is one. */
+static bool tell_untimed(const EchImport *ret, GError **error)
+{
+    size_t n;
+    const EchDiagRow *rows = ech_diag_rows(ret->diag, &n);
+    for (size_t i = 0; i < n; i++) {
+        if (strcmp(rows[i].name, "rows_without_times") != 0)
+            continue;
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
+                    "%s is no time; expected whole nanoseconds (a spreadsheet that saved the table has rounded them: the profiler's own is needed)",
+                    rows[i].first);
+        return false;
+    }
+    return true;
+}
+
 static bool rocprof_csv_read(EchSource *source, const EchImportOptions *options, EchImport *ret, GError **error)
 {
     g_autoptr(EchRocprof) rocprof = ech_rocprof_new(ret, "rocprof_csv");
     g_autoptr(GHashTable) processes = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     g_autoptr(GArray) gpus = g_array_new(FALSE, FALSE, sizeof(Gpu)), records = g_array_new(FALSE, FALSE, sizeof(EchRocRecord));
     g_autoptr(GString) text = g_string_new(NULL);
-    Reader r = {
-        .ret = ret, .rocprof = rocprof, .builder = ech_rocprof_builder(rocprof), .processes = processes, .gpus = gpus, .records = records, .text = text};
+    g_autofree EchWords *fields = g_new(EchWords, MAX_COLUMNS);
+    Reader r = {.ret = ret,
+                .rocprof = rocprof,
+                .builder = ech_rocprof_builder(rocprof),
+                .processes = processes,
+                .gpus = gpus,
+                .records = records,
+                .text = text,
+                .fields = fields};
     const char *path = ech_source_path(source);
     g_array_set_clear_func(gpus, clear_gpu);
     if (!read_table(&r, source, error) || (path && !options->ignore_beside && !read_beside(&r, path, error)))
+        return false;
+    if (records->len == 0 && !tell_untimed(ret, error))
         return false;
     g_array_sort(gpus, compare_gpus);
     for (guint i = 0; i < gpus->len; i++)
@@ -381,7 +433,8 @@ static bool rocprof_csv_read(EchSource *source, const EchImportOptions *options,
 
 static int probe(const uint8_t *head, size_t n)
 {
-    Reader r = {0};
+    g_autofree EchWords *fields = g_new(EchWords, MAX_COLUMNS);
+    Reader r = {.fields = fields};
     unsigned n_columns;
     split((const char *)head, n, 0, r.fields, &n_columns);
     return find_columns(&r, n_columns) && r.kind != ECH_ROC_KINDS ? 2 : 0;
@@ -389,7 +442,8 @@ static int probe(const uint8_t *head, size_t n)
 
 const EchImportClass ech_import_rocprof_csv = {
     .name = "rocprof_csv",
-    .summary = "tables of rocprofv3 (--output-format csv: STEM_kernel_trace.csv and what lies beside it) and of rocprof's kernels (results.csv)",
+    .summary = "tables of rocprofv3 (--output-format csv: STEM_kernel_trace.csv and what lies beside it) and of rocprof's kernels (results.csv), "
+               "ROCm Compute Profiler's (pmc_perf.csv)",
     .takes_programs = true,
     .probe = probe,
     .read = rocprof_csv_read,

@@ -50,6 +50,8 @@ static const struct {
     {{"Kernel_Name,Count,Sum(ns),"},
      "the text is a table of sums of ROCm Compute Profiler; what ran when is read: rocprofv3's database, its JSON, or STEM_kernel_trace.csv with what lies "
      "beside it (--runtime-trace)"},
+    {{"KernelName", "gpu-id", "queue-index"},
+     "the text is a table of rocprof's kernels without BeginNs and EndNs, which say when each ran: 'rocprof --timestamp on' writes them"},
     {{"ExportedProgram:", "class GraphModule("}, "the text is a program that torch.export made, " NOT_RUN},
     {{"graph():\n", "[num_users="}, "the text is a program that torch.fx traced, " NOT_RUN},
     {{"{ lambda ;", "let"}, "the text is a jaxpr, " ECH_NOT_COMPILED},

@@ -214,7 +214,7 @@ static const char *value_end(const char *at, const char *end)
 bool ech_program_next_attribute(const char **at, const char *end, EchAttribute *ret)
 {
     const char *p = *at;
-    while (p < end && (*p == ',' || *p == ' '))
+    while (p < end && (*p == ',' || g_ascii_isspace(*p)))
         p++;
     const char *name = p;
     while (p < end && *p != '=' && *p != ',' && *p != '{' && *p != '"')
@@ -576,7 +576,7 @@ enum { MAX_SHAPE_DEPTH = 64 };
 static void skip_space(const char **at, const char *end)
 {
     while (*at < end) {
-        if (**at == ' ')
+        if (g_ascii_isspace(**at))
             (*at)++;
         else if (end - *at >= 2 && (*at)[0] == '/' && (*at)[1] == '*') {
             const char *close = g_strstr_len(*at + 2, end - *at - 2, "*/");

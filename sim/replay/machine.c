@@ -509,17 +509,19 @@ static bool is_on_device(const EchMachine *m, const Queue *q)
 
 /*
  * Driver calls of allocators. The trace's order is the order in which the host asked: a call that waits for the device ends when everything before it has, and
- * the host asks for nothing behind it until then. Loops repeat their ops, so in traces with loops a call takes its time on its own queue alone.
+ * the host asks for nothing behind it until then. Loops repeat their ops, so in traces with loops a call takes its time on its own queue alone. What the
+ * allocator had before the recording it takes without a call: how much that was may be known where its places are not.
  */
 static void charge_driver(EchMachine *m, Queue *q, uint32_t memory, const EchDriverCalls *before)
 {
     EchDriverCalls now;
     ech_allocator_driver(m->allocators[memory], &now);
     uint64_t takes = now.takes - before->takes, gives = now.gives - before->gives, maps = now.maps - before->maps, unmaps = now.unmaps - before->unmaps;
-    double ps = driver_time(takes, takes, now.taken - before->taken, &m->driver_malloc) +
-                driver_time(gives, gives, now.given - before->given, &m->driver_free) +
-                driver_time(maps, now.pieces_mapped - before->pieces_mapped, now.mapped - before->mapped, &m->driver_map) +
+    double ps = driver_time(gives, gives, now.given - before->given, &m->driver_free) +
                 driver_time(unmaps, now.pieces_unmapped - before->pieces_unmapped, now.unmapped - before->unmapped, &m->driver_unmap);
+    if (ech_bytes_add(now.taken, now.mapped) > m->options->held)
+        ps += driver_time(takes, takes, now.taken - before->taken, &m->driver_malloc) +
+              driver_time(maps, now.pieces_mapped - before->pieces_mapped, now.mapped - before->mapped, &m->driver_map);
     /* Where every request is a call, one that finds room in a page of others is too. */
     if (m->free_call[memory] && takes + maps == 0)
         ps += (double)m->driver_malloc_small;
@@ -1065,8 +1067,8 @@ EchTime ech_machine_kernel_gap(const EchMachine *m)
 
 void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_serial)
 {
-    g_autofree double *queue = g_new0(double, m->n_queues), *resource = g_new0(double, m->prices->n_resources + 1);
-    double serial = 0, lower = 0;
+    g_autofree double *queue = g_new0(double, m->n_queues), *gaps = g_new0(double, m->n_queues), *resource = g_new0(double, m->prices->n_resources + 1);
+    double serial = 0, lower = 0, waited = 0;
     for (size_t i = 0; i < m->n_ops; i++) {
         const EchPrice *price = &m->prices->prices[i];
         double times = (double)m->mult[i];
@@ -1076,7 +1078,8 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
                 handoff = (double)MAX(MAX(m->wait_kernel, m->wait_copy), m->wait_passed);
         }
         handoff += m->kernel_before && m->kernel_before[i] != NOWHERE ? (double)m->kernel_gap : 0;
-        serial += times * ((double)price->alone + gap + handoff);
+        serial += times * ((double)price->alone + handoff);
+        gaps[queue_of(m, (uint32_t)i)] += times * gap;
         /* The set-up of copies may hide behind what ran before; a picosecond of rounding is in the price alone. */
         double own = sets_up_ahead(&m->ops[i], price) ? own_time(price) : (double)price->alone;
         queue[queue_of(m, (uint32_t)i)] += times * (MAX(own - 1, 0) + gap);
@@ -1085,10 +1088,13 @@ void ech_machine_bounds(const EchMachine *m, EchTime *ret_lower, EchTime *ret_se
                 times * m->prices->parts[k].amount * (double)ECH_PS_PER_S / m->prices->resources[m->prices->parts[k].resource].capacity;
     }
     double host = (double)m->host_asks + (double)m->options->after_wait * (double)m->host_waits, lead = (double)m->host_lead;
-    serial += MAX(host, host - lead);
     lower = MAX(host - lead, 0);
-    for (uint32_t q = 0; q < m->n_queues; q++)
+    for (uint32_t q = 0; q < m->n_queues; q++) {
         lower = MAX(lower, queue[q]);
+        waited = MAX(waited, gaps[q]);
+    }
+    /* The host is late for all queues at once, and what lies beside other work is counted there. */
+    serial += MAX(host, host - lead) + (m->prices->gaps_beside ? 0 : waited);
     for (uint32_t r = 0; r < m->prices->n_resources; r++)
         lower = MAX(lower, resource[r]);
     *ret_lower = lower < 9e18 ? (EchTime)floor(lower) : ECH_TIME_MAX;

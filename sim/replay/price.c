@@ -1507,6 +1507,7 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
     bool beside = options->gaps == ECH_HOST_GAPS_BESIDE && !allocator;
     if (options->gaps == ECH_HOST_GAPS_ALL || allocator || (beside && g_strcmp0(device->family, "gpu") == 0))
         prices->gaps = recorded_gaps(trace, prices, allocator, beside);
+    prices->gaps_beside = beside;
     map_clear(&map);
     if (!same)
         map_clear(&base);

@@ -97,6 +97,7 @@ typedef struct {
     size_t n_prices;
     uint64_t kernels[ECH_N_PRICES]; /**< Kernel ops by source. */
     EchTime *gaps;                  /**< Per op: time after it could start until the host asks for it; or NULL. */
+    bool gaps_beside;               /**< They lie beside other work of the device. */
 } EchPrices;
 
 /** Recorded gaps before operations that neither their queue nor their dependencies explain: the host came late. Those beside other work of the device, which

@@ -482,7 +482,7 @@ static void fill_run(EchRun *run, const EchTrace *trace, const EchDevice *device
     for (size_t i = 0; i < run->n_memories; i++)
         run->memories[i].utilisation = share((double)run->memories[i].busy, (double)run->makespan);
     ech_machine_bounds(machine, &run->lower_bound, &run->serial);
-    if (out->driver > 0) /* what allocators called the driver for is in no price */
+    if (out->driver > 0 || prices->gaps) /* what allocators called the driver for is in no price, nor when the host was late for which queue */
         run->serial = MAX(ech_time_add(run->serial, out->driver), run->makespan);
     for (uint32_t i = 0; i < n_memories; i++)
         run->serial = ech_time_add(run->serial, ech_machine_memories(machine)[i].paging);

@@ -67,6 +67,7 @@ typedef struct {
     uint64_t host_gaps;          /**< 1: recorded gaps before operations that neither order nor dependencies explain are kept (default 0). */
     EchAddressOrder order;       /**< Of addresses of the device's memory, for its allocator. */
     const EchReplayStart *begin; /**< Where that fits, and what is given back is what was in the recording; NULL: from an empty memory. Borrowed. */
+    EchBytes held;               /**< What the allocator had of the device before: as much as that it takes without a call of the driver. */
     /** The whole of which the trace is a part (ech_trace_part), and how many of its operations come before: allocators have been asked for what those ask for.
      * NULL: none. Borrowed. */
     const EchTrace *whole;

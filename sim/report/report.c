@@ -603,7 +603,7 @@ static EchHolder *resident_holders(const EchTrace *trace, const char *memory, si
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
         const EchBuffer *b = &ech_trace_buffers(trace)[i];
         EchHolder holder = {.buffer = (EchId)i, .bytes = b->bytes};
-        if (b->resident && b->alias_of == ECH_NONE && b->memory == id)
+        if (b->resident && b->bytes > 0 && b->alias_of == ECH_NONE && b->memory == id)
             g_array_append_val(out, holder);
     }
     g_array_sort(out, compare_holders);

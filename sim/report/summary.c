@@ -755,7 +755,10 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
         return;
     }
     if (run->makespan == 0) {
-        ech_text_wrap(out, "  ", "It takes no time: the trace has allocations only ('echelon alloc' says more about them), or nothing in it has a cost.",
+        bool allocates = run->n_placed > 0;
+        ech_text_wrap(out, "  ",
+                      allocates ? "It takes no time: the trace has allocations only ('echelon alloc' says more about them), or nothing in it has a cost."
+                                : "It takes no time: nothing in it has a cost.",
                       columns);
         return;
     }
@@ -1082,8 +1085,8 @@ static void append_remarks(GString *out, const EchReport *report, unsigned colum
         for (size_t j = 0; j < n; j++) {
             if (!rows[j].fatal_if_strict || !rows[j].count)
                 continue;
-            g_string_printf(text, "%" G_GUINT64_FORMAT " %s%s%s", rows[j].count, rows[j].name, rows[j].first ? ", first at " : "",
-                            rows[j].first ? rows[j].first : "");
+            g_autofree char *name = g_strdelimit(g_strdup(rows[j].name), "_", ' ');
+            g_string_printf(text, "%" G_GUINT64_FORMAT " %s%s%s", rows[j].count, name, rows[j].first ? ", first at " : "", rows[j].first ? rows[j].first : "");
             ech_text_wrap(out, "  ! ", text->str, columns);
         }
         size_t remarks = 0;

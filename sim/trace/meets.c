@@ -75,3 +75,44 @@ gboolean ech_meeting_equal(gconstpointer a, gconstpointer b)
     const EchMeeting *x = a, *y = b;
     return x->group == y->group && x->times == y->times;
 }
+
+static bool lacks_size(const EchTrace *trace, const EchOp *op)
+{
+    return op->kind == ECH_OP_COLLECTIVE && op->memory_from == 0 && op->launch != ECH_NONE && *ech_meets_of(ech_trace_string(trace, op->launch));
+}
+
+/* A number for each rank that does what a word says, by the words. */
+static GHashTable *count_meetings(EchTrace *const *traces, size_t n)
+{
+    GHashTable *counts = g_hash_table_new_full(ech_meeting_hash, ech_meeting_equal, g_free, NULL);
+    for (size_t t = 0; t < n; t++)
+        for (size_t i = 0; i < ech_trace_n_ops(traces[t]); i++) {
+            const EchOp *op = &ech_trace_ops(traces[t])[i];
+            EchMeeting key;
+            for (const char *at = lacks_size(traces[t], op) ? ech_meets_of(ech_trace_string(traces[t], op->launch)) : ""; ech_meets_next(&at, &key);)
+                g_hash_table_insert(counts, g_memdup2(&key, sizeof key), GUINT_TO_POINTER(GPOINTER_TO_UINT(g_hash_table_lookup(counts, &key)) + 1));
+        }
+    return counts;
+}
+
+bool ech_meets_size_groups(EchTrace **traces, size_t n, GError **error)
+{
+    g_autoptr(GHashTable) counts = count_meetings(traces, n);
+    for (size_t t = 0; t < n && g_hash_table_size(counts) > 0; t++) {
+        g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new_from(traces[t]);
+        for (size_t i = 0; i < ech_trace_n_ops(traces[t]); i++) {
+            const EchOp *op = &ech_trace_ops(traces[t])[i];
+            EchMeeting key;
+            const char *at = lacks_size(traces[t], op) ? ech_meets_of(ech_trace_string(traces[t], op->launch)) : "";
+            guint met = ech_meets_next(&at, &key) ? GPOINTER_TO_UINT(g_hash_table_lookup(counts, &key)) : 0;
+            if (met > 1)
+                ech_trace_builder_peek_op(builder, (EchId)i)->memory_from = met;
+        }
+        EchTrace *sized = ech_trace_builder_finish(builder, error);
+        if (!sized)
+            return false;
+        ech_trace_unref(traces[t]);
+        traces[t] = sized;
+    }
+    return true;
+}

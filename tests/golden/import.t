@@ -32,7 +32,7 @@ copy "Memcpy HtoD (Pinned -> Device)" q=1 from=1 to=0 bytes=2048~ r=3:2048~ w=0:
 alloc q=2 target=2 bytes=4096~
 kernel "gemm_kernel" q=2 r=0:2048~ r=1:2048~ w=2:4096~ after=-4 after=-2 start=10000000 duration=25000000
 free q=2 target=0 bytes=2048~
-collective "all_reduce" q=3 type=all-reduce from=0 bytes=4096 r=2:4096~ after=-6 after=-2 start=40000000 duration=90000000
+collective "all_reduce" q=3 type=all-reduce from=0 bytes=4096 r=2:4096~ after=-6 after=-2 start=40000000 duration=90000000 launch="meets=0/0"
 free q=3 target=2 bytes=4096~
 $ echelon import tests/fuzz/corpus/chakra/gpu.et -o $T/a.ech 2>&1 | sed "s,$T,T,"; echelon import $T/a.ech -o $T/b.ech 2>/dev/null; cmp $T/a.ech $T/b.ech && echo the same
 note allocations inferred from first write: 2
@@ -230,7 +230,6 @@ traces/gpu_h100-sxm/jax_profile.xplane.pb.gz: program jit_step(6643), 55949 byte
 $ echelon run --trace traces/gpu_h100-sxm/jax_profile.xplane.pb.gz --device h100-sxm --step 2 | grep -E 'It takes|- '
   It takes 7.76 ms, bound by matrix unit (45 % of the critical path).
   - the profile holds the programs that ran: 'echelon import FILE --program jit_step -o program.hlo.pb' takes one out, for what its memory holds by name and for passes
-  - recorded on a GPU by Nvidia, which is all that the file says of it: its recorded times count as those of h100-sxm
   - step 2 of 3 alone, from jit_step(6643): what was asked for before is held as it was then, and takes no time here
 $ echelon import traces/gpu_h100-sxm/jax_profile.xplane.pb.gz --program jit__normal -o $T/none
 echelon: traces/gpu_h100-sxm/jax_profile.xplane.pb.gz: several programs are called 'jit__normal'; expected jit__normal(3318), jit__normal(4650), jit__normal(5979)

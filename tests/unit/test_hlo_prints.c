@@ -122,6 +122,40 @@ START_TEST(nested_computations)
 }
 END_TEST
 
+/* Instructions over several lines, as people write them in tests: a newline is a blank. */
+START_TEST(wrapped)
+{
+    static const struct {
+        const char *what, *with;
+    } wraps[] = {{", index=", ",\n      index="},
+                 {") tuple(", ")\n    tuple("},
+                 {"(%zero, %y)", "(%zero,\n\n    %y)"},
+                 {"(%x), kind", "(\n    %x\n  ), kind"},
+                 {"%loop = (s32[], f32", "%loop =\n  (s32[],\n    f32"},
+                 {"compare(%i.1, %five)", "compare(%i.1\n    , %five)"},
+                 {"condition=%condition, ", "condition=%condition,\n    "}};
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchProgram) flat = module_of(plain, diag, NULL);
+    g_autofree char *all = g_strdup(plain);
+    for (size_t i = 0; i < G_N_ELEMENTS(wraps); i++) {
+        g_autofree char *one = replaced(plain, wraps[i].what, wraps[i].with), *before = all;
+        all = replaced(before, wraps[i].what, wraps[i].with);
+        g_autoptr(GError) error = NULL;
+        g_autoptr(EchProgram) program = module_of(one, diag, &error);
+        ck_assert_ok(program != NULL, error);
+        check_same(program, flat);
+    }
+    g_autoptr(EchProgram) program = module_of(all, diag, NULL);
+    ck_assert_ptr_nonnull(program);
+    check_same(program, flat);
+    g_autofree char *wrong = replaced(all, "%y)", "%nobody)");
+    g_autoptr(GError) error = NULL;
+    ck_assert_ptr_null(module_of(wrong, diag, &error));
+    ck_assert_msg(strstr(error->message, "operand '%nobody' is not defined") || strstr(error->message, "operand 'nobody' is not defined"), "%s",
+                  error->message);
+}
+END_TEST
+
 START_TEST(indented)
 {
     g_autoptr(EchDiag) diag = ech_diag_new();
@@ -260,6 +294,7 @@ int main(void)
     tcase_add_test(tests, ends_of_lines);
     tcase_add_test(tests, nested_computations);
     tcase_add_test(tests, indented);
+    tcase_add_test(tests, wrapped);
     tcase_add_loop_test(tests, refused, 0, 10);
     tcase_add_test(tests, said_to_be_cut);
     tcase_add_loop_test(tests, modules_in_one_file, 0, 6);

@@ -642,6 +642,8 @@ START_TEST(look_alikes_are_named)
         {"{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, \"num_hidden_layers\": 2}", 0, "describes a model, not what it does"},
         {"Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation\n1024.000,8,128.000,128.000,128.000,128.000,0.000,[CUDA memcpy]\n", 0,
          "'nsys stats'"},
+        {"Index,KernelName,gpu-id,queue-id,queue-index,pid,tid,grd\n0,\"scale.kd\",0,0,0,71,71,4096\n", 0, "without BeginNs and EndNs"},
+        {"Kernel_Name,GPU_ID,Start_Timestamp,End_Timestamp\nscale,1,1.0E+05,1.0E+05\n", 0, "x:2: Start_Timestamp: '1.0E+05' is no time"},
         {"{\"segments\": [], \"device_traces\": [[]]}", 0, "its keys begin \"segments\", \"device_traces\"; it looks like a memory snapshot"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
@@ -911,6 +913,21 @@ START_TEST(rocprof_tables)
     const EchOp *say = ech_test_op(old->trace, ECH_OP_KERNEL, "say \"hi\", \nthere");
     ck_assert_uint_eq(ech_trace_queues(old->trace)[say->queue].device, 1);
     ck_assert_uint_eq(ech_diag_count(old->diag, "rows_of_other_lengths"), 1);
+}
+END_TEST
+
+/* ROCm Compute Profiler's: a column for each counter, times with fractions; one that was rounded is none. */
+START_TEST(rocprof_tables_of_counters)
+{
+    g_autoptr(EchImport) import = ech_test_corpus("rocprof_csv/compute.csv", NULL);
+    const EchOp *scale = ech_test_op(import->trace, ECH_OP_KERNEL, "scale(float*, int)"), *shift = ech_test_op(import->trace, ECH_OP_KERNEL, "shift");
+    ck_assert_str_eq(ech_trace_string(import->trace, scale->launch), "grid=256x1x1 block=256x1x1 shared=2048");
+    ck_assert_int_eq(scale->recorded.duration, 750 * ECH_PS_PER_NS);
+    ck_assert_int_eq(shift->recorded.start, 3000 * ECH_PS_PER_NS);
+    ck_assert_uint_eq(ech_trace_queues(import->trace)[scale->queue].device, 0);
+    ck_assert_uint_eq(ech_trace_queues(import->trace)[shift->queue].device, 1);
+    ck_assert_uint_eq(ech_test_count(import->trace, ECH_OP_KERNEL), 2);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "rows_without_times"), 1);
 }
 END_TEST
 
@@ -1427,6 +1444,7 @@ int main(void)
     tcase_add_loop_test(tcase, rocprof_outputs, 0, 6);
     tcase_add_loop_test(tcase, rocprof_processes, 0, 2);
     tcase_add_test(tcase, rocprof_tables);
+    tcase_add_test(tcase, rocprof_tables_of_counters);
     tcase_add_test(tcase, rocprof_devices);
     tcase_add_test(tcase, snapshot_of_several_devices);
     tcase_add_test(tcase, xplane_times_transfers_by_completion);

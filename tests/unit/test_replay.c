@@ -1356,6 +1356,7 @@ START_TEST(what_did_not_run_together_does_not)
     g_autoptr(EchRun) run = replay(trace, device, options);
     ck_assert_int_eq(run->makespan, 20 * us); /* 6 beside the first, 10, then 4 */
     ck_assert_int_eq(run->waits[ECH_WAIT_HOST], 6 * us);
+    ck_assert_int_lt(run->serial, 26 * us); /* what they take, not once more what they lay beside */
     options = default_options(ECH_ENGINE_NATIVE);
     options.host_gaps = 1;
     g_autoptr(EchRun) kept = replay(trace, device, options);

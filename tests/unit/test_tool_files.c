@@ -120,6 +120,9 @@ START_TEST(databases_are_named)
         {"CREATE TABLE OPS (BeginNs INTEGER, EndNs INTEGER, Name TEXT); CREATE TABLE COPY (BeginNs INTEGER, EndNs INTEGER, Name TEXT);"
          "CREATE TABLE HIP (BeginNs INTEGER, EndNs INTEGER, Name TEXT);",
          "rocprof before rocprofv3"},
+        {"CREATE TABLE A (BeginNs INTEGER, EndNs INTEGER, Name TEXT); CREATE TABLE COPY (BeginNs INTEGER, EndNs INTEGER, Name TEXT);"
+         "CREATE TABLE HSA (BeginNs INTEGER, EndNs INTEGER, Name TEXT);",
+         "rocprof before rocprofv3"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autofree char *path = ech_test_database(cases[i].sql), *bytes = NULL;
@@ -140,6 +143,15 @@ START_TEST(timelines_of_others)
                       of_pytorch[] =
                           "{\"schemaVersion\": 1, \"traceEvents\": [{\"ph\": \"X\", \"cat\": \"Trace\", \"name\": \"t\", \"pid\": 1, \"tid\": 0, \"ts\": 5, "
                           "\"dur\": 2}]}";
+    static const char of_rocprof[] = "{\"traceEvents\": [{}, {\"ph\": \"X\", \"name\": \"scale.kd\", \"pid\": \"6\", \"tid\": \"0\", \"ts\": \"77\", \"dur\": "
+                                     "\"5\", \"args\": {\"BeginNs\": \"77000\"}}, {\"ts\": 70, \"ph\": \"s\", \"cat\": \"DataFlow\", \"id\": 0, \"pid\": "
+                                     "3, \"tid\": 9, \"name\": \"dep\"}]}",
+                      of_mtia[] = "{\"schemaVersion\": 1, \"traceEvents\": [{\"ph\": \"X\", \"cat\": \"mtia_ccp_events\", \"name\": \"mm\", \"pid\": 0, "
+                                  "\"tid\": 1, \"ts\": 5, \"dur\": 2}]}";
+    g_autoptr(EchImport) rocprof = ech_test_text(of_rocprof, NULL);
+    g_autoptr(EchImport) mtia = ech_test_text(of_mtia, NULL);
+    ck_assert(ech_test_says(rocprof->diag, "rocprof before rocprofv3") && ech_test_says(rocprof->diag, "results.csv"));
+    ck_assert(ech_test_says(mtia->diag, "Meta's MTIA") && !ech_test_says(mtia->diag, "ProfilerActivity") && !ech_test_says(mtia->diag, "another tool"));
     g_autoptr(EchImport) other = ech_test_text(untold, NULL);
     g_autoptr(EchImport) named = ech_test_text(of_tensorflow, NULL);
     g_autoptr(EchImport) own = ech_test_text(of_pytorch, NULL);
