@@ -72,10 +72,15 @@ typedef struct {
 #define DONATE "jax.jit(step, donate_argnames="
 
 static const char blocks_cheap[] = "remat_blocks_cheap", fused_optimizer[] = "fused_optimizer";
+/* What saves less than one part in so many of what is needed is not said to save any. */
+enum { WORTH = 100 };
+/* From which share on of its products that a program makes again its checkpoints have no policy, or one that keeps no product. */
+#define MOST_AGAIN 0.6
 static const char again_whole[] = "remat_and_arguments", again_by_layer[] = "remat_and_arguments_by_layer";
 static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_products[] = "offload_products";
 
 #define JAX_CHECKPOINT "jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False"
+#define JAX_NO_POLICY "jax.checkpoint(block) without the policy that it has, or with one that keeps less"
 #define JAX_POLICY "jax.checkpoint(block, policy=jax.checkpoint_policies."
 #define OFFLOAD_PRODUCTS                                                                                                                                       \
     JAX_POLICY "offload_dot_with_no_batch_dims(\"device\", \"pinned_host\")), and convolutions by name: "                                                      \
@@ -315,6 +320,8 @@ typedef struct {
     bool lists;             /* and its optimizer takes all parameters at once. */
     bool several;           /* It runs on several devices. */
     bool alone;             /* A step alone is asked for: times are those of the run. */
+    bool remade;            /* XLA: the compiler made arrays again by itself. */
+    double again;           /* XLA: ech_program_products_again() */
     bool stacks;            /* XLA: arguments are stacks that can be updated a layer at a time. */
     bool donates;           /* Donation saves some and is not enough: what is tried then is tried with it. */
     unsigned jobs;
@@ -576,7 +583,8 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     }
     g_free(t->row.nothing);
     t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
-    bool no_less = a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= a->advice->base.hbm;
+    EchBytes least = a->advice->base.hbm - (t->measure ? a->advice->base.hbm / WORTH : 0);
+    bool no_less = a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= least;
     if (!t->row.nothing && t->measure && no_less)
         t->row.nothing = g_strdup(needs_no_less);
     if (t->row.captured && no_less && t->row.run.makespan >= a->advice->base.makespan)
@@ -860,6 +868,12 @@ static const char *code_for(const Advise *a, const Measure *m)
     const char *first = m->passes[0] ? m->passes[0] : "";
     if ((!a->lists && strcmp(m->name, fused_optimizer) == 0) || !is_divisible(a, m))
         return NULL;
+    if (a->xla && a->remade && strcmp(m->name, remat_cheap) == 0)
+        return NULL; /* its policy would forbid what the compiler made again by itself */
+    if (a->xla && a->again >= 0 && (strcmp(m->name, remat_cheap) == 0 || (a->again >= MOST_AGAIN && g_str_has_prefix(first, remat))))
+        return NULL; /* its own checkpoints do that, or keep less */
+    if (a->xla && a->again >= 0 && a->advice->base.host > 0 && strcmp(m->name, offload_products) == 0)
+        return NULL; /* their policy sends arrays to the host already */
     if (a->twice && strcmp(m->name, blocks_cheap) == 0)
         return NULL; /* PyTorch 2.15: "You are only allowed to backward once on any region computed under selective activation checkpoint" */
     if (m->in_jax && (a->xla ? !*m->in_jax : m->passes[1] == schedule))
@@ -1028,6 +1042,12 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
     a->advice->blocks = ech_modules_repeated(trace);
     g_autoptr(GPtrArray) said = ech_explain_run(run);
     tell_step(a, run, said);
+    a->advice->checkpointed = a->again >= 0;
+    if (a->again >= 0)
+        g_ptr_array_add(said,
+                        g_strdup(a->again >= MOST_AGAIN
+                                     ? "It makes activations again by itself (jax.checkpoint), most products too: what would make more again is not tried."
+                                     : "It makes activations again by itself (jax.checkpoint), and keeps products: a policy that keeps more is not tried."));
     if (lines)
         g_ptr_array_add(said, g_strdup(lines));
     JsonArray *remarks = json_object_get_array_member(here, "remarks");
@@ -1075,6 +1095,8 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
     a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
     a->xla = result->program != NULL;
+    a->again = a->xla ? ech_program_products_again(result->program) : -1;
+    a->remade = a->xla && ech_trace_is_remade(result->trace);
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
     a->several = a->xla ? (uint64_t)result->program->partitions * result->program->replicas > 1 : has_collectives(result->trace);
     advice->margin = ech_remat_margin(result->trace);
@@ -1542,7 +1564,10 @@ static char *code_of(const EchAdvice *advice, const EchAdviceRow *row)
     const char *code = row->in_code;
     if (!code)
         return NULL;
-    g_autoptr(GString) text = g_string_new(code);
+    bool policy = advice->checkpointed && g_str_has_prefix(code, JAX_CHECKPOINT);
+    g_autoptr(GString) text = g_string_new(policy ? JAX_NO_POLICY : code);
+    if (policy)
+        g_string_append(text, code + strlen(JAX_CHECKPOINT));
     if (advice->blocks && g_str_has_prefix(code, ECH_TORCH_CHECKPOINT)) {
         g_autofree char *of = g_strconcat(" of ", advice->blocks, NULL);
         g_string_insert(text, strlen(ECH_TORCH_CHECKPOINT), of);

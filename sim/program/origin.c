@@ -319,3 +319,21 @@ EchProduct ech_program_product(const EchProgram *program, EchId instruction, uin
     }
     return ECH_PRODUCT_NONE;
 }
+
+double ech_program_products_again(const EchProgram *program)
+{
+    static const char again[] = "/rematted_computation";
+    bool any = false;
+    size_t forward = 0, made_again = 0;
+    for (size_t i = 0; i < program->n_instructions; i++) {
+        const EchInstruction *at = &program->instructions[i];
+        const char *name = at->op_name ? at->op_name : "";
+        bool product = (at->opcode == ECH_HLO_DOT || at->opcode == ECH_HLO_CONVOLUTION || at->opcode == ECH_HLO_CUSTOM_CALL) &&
+                       (strstr(name, "dot_general") || strstr(name, "conv_general_dilated"));
+        bool is_again = strstr(name, again) != NULL;
+        any |= is_again;
+        made_again += product && is_again;
+        forward += product && !is_again && !strstr(name, "transpose(");
+    }
+    return !any ? -1 : forward > 0 ? (double)made_again / (double)forward : 1;
+}

@@ -323,6 +323,9 @@ EchBytes ech_program_asked_bytes(const EchInstruction *instruction, int32_t spac
 bool ech_program_trips(const EchProgram *program, EchId loop, uint64_t *ret, EchOrigin *ret_origin);
 /** Whether that is so by integers that the program was called with (ech_program_set_arguments). */
 bool ech_program_trips_given(const EchProgram *program, EchId loop);
+/** Of the products of a JAX program's forward pass the share that its backward pass makes again (jax.checkpoint), by what instructions are called; below 0:
+ * nothing is made again. */
+double ech_program_products_again(const EchProgram *program);
 /** How often a computation of the flat schedule runs: the product of the trip counts around it, saturating; loops that tell none count once. */
 uint64_t ech_program_runs(const EchProgram *program, EchId computation);
 /** Whether an instruction makes one array, where they lie, of slices next to each other that were fetched one by one. */

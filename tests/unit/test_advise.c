@@ -50,7 +50,7 @@ static const struct {
     bool helps;
 } asked[] = {
     {"gpt_everything.h100", "h100-sxm", "100MiB", NULL, true},    {"gpt_unrolled_kept.h100", "h100-sxm", "140MiB", NULL, true},
-    {"gpt_unrolled_kept.h100", "h100-sxm", "30MiB", NULL, false}, {"adam_none.v5e", "tpu-v5e", NULL, NULL, true},
+    {"gpt_unrolled_kept.h100", "h100-sxm", "30MiB", NULL, false}, {"gpt_everything.v5e", "tpu-v5e", NULL, NULL, true},
     {"cache_scan.v5e", "tpu-v5e", "900MiB", NULL, true},          {"gpt_pytorch.h100", "h100-sxm", "4352MiB", "pytorch", true},
 };
 
@@ -237,6 +237,21 @@ static const EchAdviceRow *row_of(const EchAdvice *advice, const char *name)
     ck_abort_msg("no %s", name);
 }
 
+/* What a program's own jax.checkpoint makes again, or keeps less than, is no measure. */
+START_TEST(checkpoints_of_its_own)
+{
+    g_autoptr(EchAdvice) all = advise("gpt_nothing.h100", "h100-sxm", "24500KiB", 1), some = advise("gpt_unrolled_kept.h100", "h100-sxm", "140MiB", 1);
+    for (size_t i = 0; i < all->n; i++)
+        ck_assert_msg(!strstr(all->rows[i].options, "remat"), "%s", all->rows[i].options);
+    for (size_t i = 0; i < some->n; i++)
+        ck_assert_str_ne(some->rows[i].name, "remat_cheap");
+    ck_assert(row_of(some, "remat")->run.fits);
+    g_autoptr(GString) text = ech_advice_text(some, 0);
+    ck_assert(strstr(text->str, "jax.checkpoint(block) without the policy that it has") && strstr(text->str, "and keeps products"));
+    ck_assert(all->checkpointed && some->checkpointed);
+}
+END_TEST
+
 /* Where what is live has room and its places have not, less is asked for than there is. */
 START_TEST(less_than_is_live)
 {
@@ -257,7 +272,7 @@ static const struct {
 } near_it[] = {
     {"gpt_everything.h100", "34MiB", true, false},
     {"gpt_everything.h100", "100MiB", true, true},
-    {"gpt_nothing.h100", "24500KiB", false, false},
+    {"gpt_everything.h100", "20MiB", false, false},
 };
 
 START_TEST(nearly)
@@ -309,6 +324,7 @@ int main(void)
     tcase_add_test(tcase, devices_last);
     tcase_add_test(tcase, times_of_a_step);
     tcase_add_test(tcase, less_than_is_live);
+    tcase_add_test(tcase, checkpoints_of_its_own);
     tcase_add_loop_test(tcase, nearly, 0, G_N_ELEMENTS(near_it));
     tcase_add_test(tcase, jobs);
     tcase_add_test(tcase, stopped);
