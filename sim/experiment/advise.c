@@ -553,8 +553,8 @@ static void name_captured(Trial *t, JsonObject *run)
     g_auto(GStrv) specs = g_strsplit(with, ",", -1);
     g_autoptr(GString) code = g_string_new(NULL);
     for (char **spec = specs; *spec; spec++) {
-        const EchTorchMeasure *measure = ech_torch_measure_find(*spec);
-        g_string_append_printf(code, "%s%s", code->len > 0 ? "; and " : "", measure ? measure->in_code : *spec);
+        g_autofree char *its = ech_torch_measure_code(*spec);
+        g_string_append_printf(code, "%s%s", code->len > 0 ? "; and " : "", its);
     }
     t->row.in_code = g_intern_string(code->str);
 }
@@ -1568,7 +1568,7 @@ static char *code_of(const EchAdvice *advice, const EchAdviceRow *row)
     g_autoptr(GString) text = g_string_new(policy ? JAX_NO_POLICY : code);
     if (policy)
         g_string_append(text, code + strlen(JAX_CHECKPOINT));
-    if (advice->blocks && g_str_has_prefix(code, ECH_TORCH_CHECKPOINT)) {
+    if (advice->blocks && g_str_has_prefix(code, ECH_TORCH_CHECKPOINT) && !g_str_has_prefix(code, ECH_TORCH_CHECKPOINT " of ")) {
         g_autofree char *of = g_strconcat(" of ", advice->blocks, NULL);
         g_string_insert(text, strlen(ECH_TORCH_CHECKPOINT), of);
     }

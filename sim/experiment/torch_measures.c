@@ -14,11 +14,11 @@ static const EchTorchMeasure measures[] = {
     {"float32_matmul_precision", "high|medium", false, "products of float32 in TF32 (high), or in bfloat16 where torch.compile has them so (medium)",
      "torch.set_float32_matmul_precision(\"high\")"},
     {"compile", "default|reduce-overhead|max-autotune|max-autotune-no-cudagraphs", false, "torch.compile of the outermost modules (default, or another mode)",
-     "model.compile()"},
+     "model.compile(mode=\"default\")"},
     {"checkpoint", "*", false, "torch.utils.checkpoint around modules, like checkpoint=blocks.*+head; around repeated blocks where none are named",
      ECH_TORCH_CHECKPOINT},
     {"activation_memory_budget", "*", true, "of what torch.compile keeps for the backward pass, what it may keep: 0 (what checkpoints around all keep) to 1",
-     "torch._functorch.config.activation_memory_budget below 1, before torch.compile"},
+     "torch._functorch.config.activation_memory_budget = *, before torch.compile"},
     {"save_on_cpu", NULL, false, "what is kept for the backward pass waits in pinned host memory", ECH_TORCH_SAVE_ON_CPU},
     {"fused", NULL, false, "the optimizer as one kernel, without temporaries", ECH_TORCH_FUSED},
     {"foreach", "false", true, "foreach=false: the optimizer one parameter at a time",
@@ -41,6 +41,19 @@ const EchTorchMeasure *ech_torch_measure_find(const char *spec)
         if (strncmp(measures[i].name, spec, n) == 0 && measures[i].name[n] == '\0')
             return &measures[i];
     return NULL;
+}
+
+char *ech_torch_measure_code(const char *spec)
+{
+    const EchTorchMeasure *measure = ech_torch_measure_find(spec);
+    const char *value = strchr(spec, '=');
+    if (!measure || !value || !measure->values)
+        return g_strdup(measure ? measure->in_code : spec);
+    if (strcmp(measure->in_code, ECH_TORCH_CHECKPOINT) == 0)
+        return g_strconcat(measure->in_code, " of ", value + 1, NULL);
+    g_autofree char *usual = g_strndup(measure->values, strcspn(measure->values, "|"));
+    g_auto(GStrv) parts = g_strsplit(measure->in_code, usual, -1);
+    return g_strjoinv(value + 1, parts);
 }
 
 static bool check(const char *spec, GError **error)

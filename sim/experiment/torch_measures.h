@@ -25,5 +25,7 @@ typedef struct {
 const EchTorchMeasure *ech_torch_measures(size_t *n);
 /** The one that "NAME" or "NAME=VALUE" asks for; NULL: there is none of that name. */
 const EchTorchMeasure *ech_torch_measure_find(const char *spec);
+/** How a program says what @spec asks for, "NAME" or "NAME=VALUE", a measure's; owned by the caller. */
+char *ech_torch_measure_code(const char *spec) G_GNUC_WARN_UNUSED_RESULT;
 /** Whether @specs, "NAME" and "NAME=VALUE" joined by commas, are all measures with values that they take, each once. ECH_ERROR_CONFIG. */
 bool ech_torch_measures_check(const char *specs, GError **error);

@@ -52,12 +52,35 @@ START_TEST(found_by_name)
 }
 END_TEST
 
+static const struct {
+    const char *spec, *code;
+} coded[] = {
+    {"autocast", "with torch.autocast(\"cuda\", dtype=torch.bfloat16): around the forward pass and the loss"},
+    {"autocast=float16", "with torch.autocast(\"cuda\", dtype=torch.float16): around the forward pass and the loss"},
+    {"compile=max-autotune", "model.compile(mode=\"max-autotune\")"},
+    {"float32_matmul_precision=medium", "torch.set_float32_matmul_precision(\"medium\")"},
+    {"checkpoint", ECH_TORCH_CHECKPOINT},
+    {"checkpoint=layers.*+head", ECH_TORCH_CHECKPOINT " of layers.*+head"},
+    {"activation_memory_budget=0.3", "torch._functorch.config.activation_memory_budget = 0.3, before torch.compile"},
+    {"foreach=false", "foreach=False for the optimizer: torch.optim.AdamW(..., foreach=False)"},
+    {"fused", ECH_TORCH_FUSED},
+    {"unheard", "unheard"},
+};
+
+START_TEST(in_code)
+{
+    g_autofree char *code = ech_torch_measure_code(coded[_i].spec);
+    ck_assert_str_eq(code, coded[_i].code);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("torch_measures");
     TCase *tc = tcase_create("torch_measures");
     tcase_add_loop_test(tc, specs, 0, G_N_ELEMENTS(asked));
     tcase_add_test(tc, found_by_name);
+    tcase_add_loop_test(tc, in_code, 0, G_N_ELEMENTS(coded));
     suite_add_tcase(suite, tc);
     return ech_test_main(suite);
 }
