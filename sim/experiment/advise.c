@@ -1714,8 +1714,11 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
         ech_text_wrap(g_string_append_c(out, '\n'), "  ", text, columns);
     } else if (!advice->base.fits)
         ech_text_wrap(g_string_append_c(out, '\n'), "  ",
-                      advice->batch > 0 ? "A smaller type is another program: capture that as you captured this."
-                                        : "A smaller batch, or a smaller type, is another program: capture that as you captured this.",
+                      advice->batch > 0
+                          ? "A shorter sequence, or a smaller type, is another program: capture that as you captured this ('echelon capture --find' looks "
+                            "for the longest that fits)."
+                          : "A smaller batch, a shorter sequence, or a smaller type, is another program: capture that as you captured this ('echelon "
+                            "capture --find' looks for the largest that fits).",
                       columns);
     print_rest(out, advice, NOTHING, "What cannot be done, or needs no less", columns);
     print_rest(out, advice, ERROR, "What could not be tried", columns);

@@ -35,7 +35,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
    3  --pass remat:keep=products --pass offload:what=activations,idle=0,above=64KiB,names=products --pass schedule
    4  --set replay.unified_memory=true
 
-  A smaller batch, or a smaller type, is another program: capture that as you captured this.
+  A smaller batch, a shorter sequence, or a smaller type, is another program: capture that as you captured this ('echelon capture --find' looks for the largest that fits).
 
   What cannot be done, or needs no less
     arguments on host: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
