@@ -1,89 +1,92 @@
 What there is to choose from.
 $ echelon list devices
 NVIDIA, Blackwell and Rubin
-  b200              NVIDIA B200 SXM, 180 GB HBM3e
-  b300              NVIDIA B300 SXM, 288 GB HBM3e
-  gb10              NVIDIA GB10 (DGX Spark), 128 GB LPDDR5X that CPU and GPU share
-  gb200             NVIDIA GB200, one GPU, 186 GB HBM3e, NVLink-C2C
-  gb300             NVIDIA GB300, one GPU, 288 GB HBM3e, NVLink-C2C
-  rtx-5060-ti       NVIDIA GeForce RTX 5060 Ti, 16 GB GDDR7
-  rtx-5070          NVIDIA GeForce RTX 5070, 12 GB GDDR7
-  rtx-5070-ti       NVIDIA GeForce RTX 5070 Ti, 16 GB GDDR7
-  rtx-5080          NVIDIA GeForce RTX 5080, 16 GB GDDR7
-  rtx-5090          NVIDIA GeForce RTX 5090, 32 GB GDDR7
-  rtx-pro-4500      NVIDIA RTX PRO 4500 Blackwell, 32 GB GDDR7
-  rtx-pro-5000      NVIDIA RTX PRO 5000 Blackwell, 48 GB GDDR7
-  rtx-pro-6000      NVIDIA RTX PRO 6000 Blackwell, 96 GB GDDR7
-  rubin             NVIDIA Rubin (VR200), one GPU, 288 GB HBM4, NVLink-C2C, announced figures
+  b200                NVIDIA B200 SXM, 180 GB HBM3e
+  b300                NVIDIA B300 SXM, 288 GB HBM3e
+  gb10                NVIDIA GB10 (DGX Spark), 128 GB LPDDR5X that CPU and GPU share
+  gb200               NVIDIA GB200, one GPU, 186 GB HBM3e, NVLink-C2C
+  gb300               NVIDIA GB300, one GPU, 288 GB HBM3e, NVLink-C2C
+  rtx-5060-ti         NVIDIA GeForce RTX 5060 Ti, 16 GB GDDR7
+  rtx-5070            NVIDIA GeForce RTX 5070, 12 GB GDDR7
+  rtx-5070-ti         NVIDIA GeForce RTX 5070 Ti, 16 GB GDDR7
+  rtx-5080            NVIDIA GeForce RTX 5080, 16 GB GDDR7
+  rtx-5090            NVIDIA GeForce RTX 5090, 32 GB GDDR7
+  rtx-pro-4500        NVIDIA RTX PRO 4500 Blackwell, 32 GB GDDR7
+  rtx-pro-4500-server NVIDIA RTX PRO 4500 Blackwell Server Edition, 32 GB GDDR7
+  rtx-pro-5000        NVIDIA RTX PRO 5000 Blackwell, 48 GB GDDR7
+  rtx-pro-6000        NVIDIA RTX PRO 6000 Blackwell Workstation Edition, 96 GB GDDR7
+  rtx-pro-6000-max-q  NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition, 96 GB GDDR7
+  rtx-pro-6000-server NVIDIA RTX PRO 6000 Blackwell Server Edition, 96 GB GDDR7
+  rubin               NVIDIA Rubin (VR200), one GPU, 288 GB HBM4, NVLink-C2C, announced figures
 NVIDIA, Hopper
-  gh200             NVIDIA GH200, 96 GB HBM3, NVLink-C2C to 480 GB
-  h100-nvl          NVIDIA H100 NVL, 94 GB HBM3
-  h100-pcie         NVIDIA H100 PCIe, 80 GB HBM2e
-  h100-sxm          NVIDIA H100 SXM5, 80 GB HBM3
-  h20               NVIDIA H20, 96 GB HBM3
-  h200              NVIDIA H200 SXM, 141 GB HBM3e
-  h200-nvl          NVIDIA H200 NVL, 141 GB HBM3e
-  h800              NVIDIA H800 SXM5, 80 GB HBM3
-  h800-pcie         NVIDIA H800 PCIe, 80 GB HBM2e
+  gh200               NVIDIA GH200, 96 GB HBM3, NVLink-C2C to 480 GB
+  h100-nvl            NVIDIA H100 NVL, 94 GB HBM3
+  h100-pcie           NVIDIA H100 PCIe, 80 GB HBM2e
+  h100-sxm            NVIDIA H100 SXM5, 80 GB HBM3
+  h20                 NVIDIA H20, 96 GB HBM3
+  h200                NVIDIA H200 SXM, 141 GB HBM3e
+  h200-nvl            NVIDIA H200 NVL, 141 GB HBM3e
+  h800                NVIDIA H800 SXM5, 80 GB HBM3
+  h800-pcie           NVIDIA H800 PCIe, 80 GB HBM2e
 NVIDIA, Ada
-  l20               NVIDIA L20, 48 GB GDDR6
-  l4                NVIDIA L4, 24 GB GDDR6
-  l40               NVIDIA L40, 48 GB GDDR6
-  l40s              NVIDIA L40S, 48 GB GDDR6
-  rtx-4000-ada      NVIDIA RTX 4000 Ada, 20 GB GDDR6
-  rtx-4060-ti       NVIDIA GeForce RTX 4060 Ti, 16 GB GDDR6
-  rtx-4070          NVIDIA GeForce RTX 4070, 12 GB GDDR6X
-  rtx-4070-super    NVIDIA GeForce RTX 4070 SUPER, 12 GB GDDR6X
-  rtx-4070-ti-super NVIDIA GeForce RTX 4070 Ti SUPER, 16 GB GDDR6X
-  rtx-4080          NVIDIA GeForce RTX 4080, 16 GB GDDR6X
-  rtx-4090          NVIDIA GeForce RTX 4090, 24 GB GDDR6X
-  rtx-5000-ada      NVIDIA RTX 5000 Ada, 32 GB GDDR6
-  rtx-6000-ada      NVIDIA RTX 6000 Ada, 48 GB GDDR6
+  l20                 NVIDIA L20, 48 GB GDDR6
+  l4                  NVIDIA L4, 24 GB GDDR6
+  l40                 NVIDIA L40, 48 GB GDDR6
+  l40s                NVIDIA L40S, 48 GB GDDR6
+  rtx-4000-ada        NVIDIA RTX 4000 Ada, 20 GB GDDR6
+  rtx-4060-ti         NVIDIA GeForce RTX 4060 Ti, 16 GB GDDR6
+  rtx-4070            NVIDIA GeForce RTX 4070, 12 GB GDDR6X
+  rtx-4070-super      NVIDIA GeForce RTX 4070 SUPER, 12 GB GDDR6X
+  rtx-4070-ti-super   NVIDIA GeForce RTX 4070 Ti SUPER, 16 GB GDDR6X
+  rtx-4080            NVIDIA GeForce RTX 4080, 16 GB GDDR6X
+  rtx-4090            NVIDIA GeForce RTX 4090, 24 GB GDDR6X
+  rtx-5000-ada        NVIDIA RTX 5000 Ada, 32 GB GDDR6
+  rtx-6000-ada        NVIDIA RTX 6000 Ada, 48 GB GDDR6
 NVIDIA, Ampere
-  a10               NVIDIA A10, 24 GB GDDR6
-  a100-40           NVIDIA A100 SXM4, 40 GB HBM2
-  a100-80           NVIDIA A100 SXM4, 80 GB HBM2e
-  a100-pcie-40      NVIDIA A100 PCIe, 40 GB HBM2
-  a100-pcie-80      NVIDIA A100 PCIe, 80 GB HBM2e
-  a10g              NVIDIA A10G, 24 GB GDDR6
-  a30               NVIDIA A30, 24 GB HBM2
-  a40               NVIDIA A40, 48 GB GDDR6
-  a800-80           NVIDIA A800 SXM4, 80 GB HBM2e
-  rtx-3060          NVIDIA GeForce RTX 3060, 12 GB GDDR6
-  rtx-3070          NVIDIA GeForce RTX 3070, 8 GB GDDR6
-  rtx-3080          NVIDIA GeForce RTX 3080, 10 GB GDDR6X
-  rtx-3080-ti       NVIDIA GeForce RTX 3080 Ti, 12 GB GDDR6X
-  rtx-3090          NVIDIA GeForce RTX 3090, 24 GB GDDR6X
-  rtx-a6000         NVIDIA RTX A6000, 48 GB GDDR6
+  a10                 NVIDIA A10, 24 GB GDDR6
+  a100-40             NVIDIA A100 SXM4, 40 GB HBM2
+  a100-80             NVIDIA A100 SXM4, 80 GB HBM2e
+  a100-pcie-40        NVIDIA A100 PCIe, 40 GB HBM2
+  a100-pcie-80        NVIDIA A100 PCIe, 80 GB HBM2e
+  a10g                NVIDIA A10G, 24 GB GDDR6
+  a30                 NVIDIA A30, 24 GB HBM2
+  a40                 NVIDIA A40, 48 GB GDDR6
+  a800-80             NVIDIA A800 SXM4, 80 GB HBM2e
+  rtx-3060            NVIDIA GeForce RTX 3060, 12 GB GDDR6
+  rtx-3070            NVIDIA GeForce RTX 3070, 8 GB GDDR6
+  rtx-3080            NVIDIA GeForce RTX 3080, 10 GB GDDR6X
+  rtx-3080-ti         NVIDIA GeForce RTX 3080 Ti, 12 GB GDDR6X
+  rtx-3090            NVIDIA GeForce RTX 3090, 24 GB GDDR6X
+  rtx-a6000           NVIDIA RTX A6000, 48 GB GDDR6
 NVIDIA, Pascal to Turing
-  p100              NVIDIA P100 PCIe, 16 GB HBM2
-  rtx-2080-ti       NVIDIA GeForce RTX 2080 Ti, 11 GB GDDR6
-  t4                NVIDIA T4, 16 GB GDDR6
-  v100-16           NVIDIA V100 SXM2, 16 GB HBM2
-  v100-32           NVIDIA V100 SXM2, 32 GB HBM2
-  v100-pcie-16      NVIDIA V100 PCIe, 16 GB HBM2
-  v100-pcie-32      NVIDIA V100 PCIe, 32 GB HBM2
+  p100                NVIDIA P100 PCIe, 16 GB HBM2
+  rtx-2080-ti         NVIDIA GeForce RTX 2080 Ti, 11 GB GDDR6
+  t4                  NVIDIA T4, 16 GB GDDR6
+  v100-16             NVIDIA V100 SXM2, 16 GB HBM2
+  v100-32             NVIDIA V100 SXM2, 32 GB HBM2
+  v100-pcie-16        NVIDIA V100 PCIe, 16 GB HBM2
+  v100-pcie-32        NVIDIA V100 PCIe, 32 GB HBM2
 AMD
-  mi210             AMD Instinct MI210, 64 GB HBM2e
-  mi250x            AMD Instinct MI250X, one die (half a card), 64 GB HBM2e
-  mi300x            AMD Instinct MI300X, 192 GB HBM3
-  mi325x            AMD Instinct MI325X, 256 GB HBM3e
-  mi350x            AMD Instinct MI350X, 288 GB HBM3e
-  mi355x            AMD Instinct MI355X, 288 GB HBM3e
-  mi455x            AMD Instinct MI455X, 432 GB HBM4, announced figures
+  mi210               AMD Instinct MI210, 64 GB HBM2e
+  mi250x              AMD Instinct MI250X, one die (half a card), 64 GB HBM2e
+  mi300x              AMD Instinct MI300X, 192 GB HBM3
+  mi325x              AMD Instinct MI325X, 256 GB HBM3e
+  mi350x              AMD Instinct MI350X, 288 GB HBM3e
+  mi355x              AMD Instinct MI355X, 288 GB HBM3e
+  mi455x              AMD Instinct MI455X, 432 GB HBM4, announced figures
 Google
-  tpu-8i            TPU 8i, one core (half a chip), 144 GiB HBM, announced figures
-  tpu-v1            TPU v1, 256 x 256 8-bit array, 8 GiB Weight Memory
-  tpu-v2            TPU v2, one core (half a chip), 8 GiB HBM
-  tpu-v3            TPU v3, one core (half a chip), 16 GiB HBM
-  tpu-v4            TPU v4, one core (half a chip), 16 GiB HBM, 64 MiB CMEM
-  tpu-v5e           TPU v5e, one chip (one core), 16 GiB HBM
-  tpu-v5p           TPU v5p, one chip (two cores as one device), 95.7 GiB HBM
-  tpu-v6e           TPU v6e, one chip (one core), 32 GiB HBM
-  tpu7x             TPU7x (Ironwood), one core (half a chip), 96 GiB HBM
+  tpu-8i              TPU 8i, one core (half a chip), 144 GiB HBM, announced figures
+  tpu-v1              TPU v1, 256 x 256 8-bit array, 8 GiB Weight Memory
+  tpu-v2              TPU v2, one core (half a chip), 8 GiB HBM
+  tpu-v3              TPU v3, one core (half a chip), 16 GiB HBM
+  tpu-v4              TPU v4, one core (half a chip), 16 GiB HBM, 64 MiB CMEM
+  tpu-v5e             TPU v5e, one chip (one core), 16 GiB HBM
+  tpu-v5p             TPU v5p, one chip (two cores as one device), 95.7 GiB HBM
+  tpu-v6e             TPU v6e, one chip (one core), 32 GiB HBM
+  tpu7x               TPU7x (Ironwood), one core (half a chip), 96 GiB HBM
 calibrated
   h100-sxm-calibrated NVIDIA H100 80GB HBM3, calibrated 2026-11-27
-  h200-calibrated   NVIDIA H200, calibrated 2026-11-27
+  h200-calibrated     NVIDIA H200, calibrated 2026-11-27
 $ echelon list devices --json
 [
   {
@@ -394,17 +397,34 @@ $ echelon list devices --json
     "name" : "rtx-pro-4500",
     "summary" : "NVIDIA RTX PRO 4500 Blackwell, 32 GB GDDR7",
     "family" : "gpu",
-    "rates_unmeasured" : "its data sheet, a clock and shares of it as an RTX PRO 6000's, memory as an RTX 5070 Ti's"
+    "rates_unmeasured" : "its data sheet, shares of it as an RTX PRO 6000's, memory as an RTX 5070 Ti's"
+  },
+  {
+    "name" : "rtx-pro-4500-server",
+    "summary" : "NVIDIA RTX PRO 4500 Blackwell Server Edition, 32 GB GDDR7",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; clocks of an RTX PRO 4500, which has 200 W for its 165, and shares of it as an RTX PRO 6000's"
   },
   {
     "name" : "rtx-pro-5000",
     "summary" : "NVIDIA RTX PRO 5000 Blackwell, 48 GB GDDR7",
     "family" : "gpu",
-    "rates_unmeasured" : "its data sheet, a clock and shares of it as an RTX PRO 6000's, memory as an RTX 5070 Ti's"
+    "rates_unmeasured" : "its data sheet, shares of it as an RTX PRO 6000's, memory as an RTX 5070 Ti's"
   },
   {
     "name" : "rtx-pro-6000",
-    "summary" : "NVIDIA RTX PRO 6000 Blackwell, 96 GB GDDR7",
+    "summary" : "NVIDIA RTX PRO 6000 Blackwell Workstation Edition, 96 GB GDDR7",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-pro-6000-max-q",
+    "summary" : "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition, 96 GB GDDR7",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an RTX PRO 6000's, which has 600 W for its 300"
+  },
+  {
+    "name" : "rtx-pro-6000-server",
+    "summary" : "NVIDIA RTX PRO 6000 Blackwell Server Edition, 96 GB GDDR7",
     "family" : "gpu"
   },
   {
