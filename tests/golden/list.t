@@ -6,11 +6,13 @@ NVIDIA, Blackwell and Rubin
   gb10                NVIDIA GB10 (DGX Spark), 128 GB LPDDR5X that CPU and GPU share
   gb200               NVIDIA GB200, one GPU, 186 GB HBM3e, NVLink-C2C
   gb300               NVIDIA GB300, one GPU, 288 GB HBM3e, NVLink-C2C
+  jetson-agx-thor     NVIDIA Jetson AGX Thor, 128 GB LPDDR5X that CPU and GPU share
   rtx-5060-ti         NVIDIA GeForce RTX 5060 Ti, 16 GB GDDR7
   rtx-5070            NVIDIA GeForce RTX 5070, 12 GB GDDR7
   rtx-5070-ti         NVIDIA GeForce RTX 5070 Ti, 16 GB GDDR7
   rtx-5080            NVIDIA GeForce RTX 5080, 16 GB GDDR7
   rtx-5090            NVIDIA GeForce RTX 5090, 32 GB GDDR7
+  rtx-5090-d          NVIDIA GeForce RTX 5090 D, 32 GB GDDR7
   rtx-pro-4500        NVIDIA RTX PRO 4500 Blackwell, 32 GB GDDR7
   rtx-pro-4500-server NVIDIA RTX PRO 4500 Blackwell Server Edition, 32 GB GDDR7
   rtx-pro-5000        NVIDIA RTX PRO 5000 Blackwell, 48 GB GDDR7
@@ -20,10 +22,12 @@ NVIDIA, Blackwell and Rubin
   rubin               NVIDIA Rubin (VR200), one GPU, 288 GB HBM4, NVLink-C2C, announced figures
 NVIDIA, Hopper
   gh200               NVIDIA GH200, 96 GB HBM3, NVLink-C2C to 480 GB
+  gh200-144           NVIDIA GH200, 144 GB HBM3e, NVLink-C2C to 480 GB
   h100-nvl            NVIDIA H100 NVL, 94 GB HBM3
   h100-pcie           NVIDIA H100 PCIe, 80 GB HBM2e
   h100-sxm            NVIDIA H100 SXM5, 80 GB HBM3
   h20                 NVIDIA H20, 96 GB HBM3
+  h20-3e              NVIDIA H20-3e, 141 GB HBM3e
   h200                NVIDIA H200 SXM, 141 GB HBM3e
   h200-nvl            NVIDIA H200 NVL, 141 GB HBM3e
   h800                NVIDIA H800 SXM5, 80 GB HBM3
@@ -34,12 +38,16 @@ NVIDIA, Ada
   l40                 NVIDIA L40, 48 GB GDDR6
   l40s                NVIDIA L40S, 48 GB GDDR6
   rtx-4000-ada        NVIDIA RTX 4000 Ada, 20 GB GDDR6
+  rtx-4060            NVIDIA GeForce RTX 4060, 8 GB GDDR6
   rtx-4060-ti         NVIDIA GeForce RTX 4060 Ti, 16 GB GDDR6
   rtx-4070            NVIDIA GeForce RTX 4070, 12 GB GDDR6X
   rtx-4070-super      NVIDIA GeForce RTX 4070 SUPER, 12 GB GDDR6X
+  rtx-4070-ti         NVIDIA GeForce RTX 4070 Ti, 12 GB GDDR6X
   rtx-4070-ti-super   NVIDIA GeForce RTX 4070 Ti SUPER, 16 GB GDDR6X
   rtx-4080            NVIDIA GeForce RTX 4080, 16 GB GDDR6X
+  rtx-4080-super      NVIDIA GeForce RTX 4080 SUPER, 16 GB GDDR6X
   rtx-4090            NVIDIA GeForce RTX 4090, 24 GB GDDR6X
+  rtx-4090-d          NVIDIA GeForce RTX 4090 D, 24 GB GDDR6X
   rtx-5000-ada        NVIDIA RTX 5000 Ada, 32 GB GDDR6
   rtx-6000-ada        NVIDIA RTX 6000 Ada, 48 GB GDDR6
 NVIDIA, Ampere
@@ -49,14 +57,18 @@ NVIDIA, Ampere
   a100-pcie-40        NVIDIA A100 PCIe, 40 GB HBM2
   a100-pcie-80        NVIDIA A100 PCIe, 80 GB HBM2e
   a10g                NVIDIA A10G, 24 GB GDDR6
+  a2                  NVIDIA A2, 16 GB GDDR6
   a30                 NVIDIA A30, 24 GB HBM2
   a40                 NVIDIA A40, 48 GB GDDR6
   a800-80             NVIDIA A800 SXM4, 80 GB HBM2e
+  jetson-agx-orin     NVIDIA Jetson AGX Orin, 64 GB LPDDR5 that CPU and GPU share
   rtx-3060            NVIDIA GeForce RTX 3060, 12 GB GDDR6
   rtx-3070            NVIDIA GeForce RTX 3070, 8 GB GDDR6
   rtx-3080            NVIDIA GeForce RTX 3080, 10 GB GDDR6X
   rtx-3080-ti         NVIDIA GeForce RTX 3080 Ti, 12 GB GDDR6X
   rtx-3090            NVIDIA GeForce RTX 3090, 24 GB GDDR6X
+  rtx-3090-ti         NVIDIA GeForce RTX 3090 Ti, 24 GB GDDR6X
+  rtx-a5000           NVIDIA RTX A5000, 24 GB GDDR6
   rtx-a6000           NVIDIA RTX A6000, 48 GB GDDR6
 NVIDIA, Pascal to Turing
   p100                NVIDIA P100 PCIe, 16 GB HBM2
@@ -66,9 +78,12 @@ NVIDIA, Pascal to Turing
   v100-32             NVIDIA V100 SXM2, 32 GB HBM2
   v100-pcie-16        NVIDIA V100 PCIe, 16 GB HBM2
   v100-pcie-32        NVIDIA V100 PCIe, 32 GB HBM2
+  v100s               NVIDIA V100S PCIe, 32 GB HBM2
 AMD
+  mi100               AMD Instinct MI100, 32 GB HBM2
   mi210               AMD Instinct MI210, 64 GB HBM2e
   mi250x              AMD Instinct MI250X, one die (half a card), 64 GB HBM2e
+  mi300a              AMD Instinct MI300A, 128 GB HBM3 that CPU and GPU share
   mi300x              AMD Instinct MI300X, 192 GB HBM3
   mi325x              AMD Instinct MI325X, 256 GB HBM3e
   mi350x              AMD Instinct MI350X, 288 GB HBM3e
@@ -120,6 +135,12 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "a2",
+    "summary" : "NVIDIA A2, 16 GB GDDR6",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an A10's, which power holds too"
+  },
+  {
     "name" : "a30",
     "summary" : "NVIDIA A30, 24 GB HBM2",
     "family" : "gpu",
@@ -167,6 +188,12 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "gh200-144",
+    "summary" : "NVIDIA GH200, 144 GB HBM3e, NVLink-C2C to 480 GB",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet and driver; shares of them as a GH200's of 96 GB"
+  },
+  {
     "name" : "h100-nvl",
     "summary" : "NVIDIA H100 NVL, 94 GB HBM3",
     "family" : "gpu",
@@ -191,6 +218,12 @@ $ echelon list devices --json
     "name" : "h20",
     "summary" : "NVIDIA H20, 96 GB HBM3",
     "family" : "gpu"
+  },
+  {
+    "name" : "h20-3e",
+    "summary" : "NVIDIA H20-3e, 141 GB HBM3e",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet and driver; shares of it as an H20's, memory as an H200's"
   },
   {
     "name" : "h200",
@@ -220,6 +253,18 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "jetson-agx-orin",
+    "summary" : "NVIDIA Jetson AGX Orin, 64 GB LPDDR5 that CPU and GPU share",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet and driver; shares of them as a GB10's and an A40's"
+  },
+  {
+    "name" : "jetson-agx-thor",
+    "summary" : "NVIDIA Jetson AGX Thor, 128 GB LPDDR5X that CPU and GPU share",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet and driver; shares of them as a GB10's and a B200's"
+  },
+  {
     "name" : "l20",
     "summary" : "NVIDIA L20, 48 GB GDDR6",
     "family" : "gpu"
@@ -240,6 +285,12 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "mi100",
+    "summary" : "AMD Instinct MI100, 32 GB HBM2",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet, memory and L2 as measured; shares of it as an MI210's"
+  },
+  {
     "name" : "mi210",
     "summary" : "AMD Instinct MI210, 64 GB HBM2e",
     "family" : "gpu"
@@ -249,6 +300,12 @@ $ echelon list devices --json
     "summary" : "AMD Instinct MI250X, one die (half a card), 64 GB HBM2e",
     "family" : "gpu",
     "rates_unmeasured" : "its data sheet, half of the card; shares of it as an MI210's"
+  },
+  {
+    "name" : "mi300a",
+    "summary" : "AMD Instinct MI300A, 128 GB HBM3 that CPU and GPU share",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; memory and shares of it as an MI300X's"
   },
   {
     "name" : "mi300x",
@@ -314,10 +371,22 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "rtx-3090-ti",
+    "summary" : "NVIDIA GeForce RTX 3090 Ti, 24 GB GDDR6X",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an RTX 3090's"
+  },
+  {
     "name" : "rtx-4000-ada",
     "summary" : "NVIDIA RTX 4000 Ada, 20 GB GDDR6",
     "family" : "gpu",
     "rates_unmeasured" : "its data sheet; shares of it as an RTX 6000 Ada's"
+  },
+  {
+    "name" : "rtx-4060",
+    "summary" : "NVIDIA GeForce RTX 4060, 8 GB GDDR6",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; memory as an RTX 4090's, shares of it as an RTX 4060 Ti's"
   },
   {
     "name" : "rtx-4060-ti",
@@ -336,6 +405,12 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "rtx-4070-ti",
+    "summary" : "NVIDIA GeForce RTX 4070 Ti, 12 GB GDDR6X",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; memory and shares of it as an RTX 4070 SUPER's"
+  },
+  {
     "name" : "rtx-4070-ti-super",
     "summary" : "NVIDIA GeForce RTX 4070 Ti SUPER, 16 GB GDDR6X",
     "family" : "gpu"
@@ -347,9 +422,21 @@ $ echelon list devices --json
     "rates_unmeasured" : "its data sheet, memory as an RTX 4090's, shares of it as an RTX 4070 Ti SUPER's"
   },
   {
+    "name" : "rtx-4080-super",
+    "summary" : "NVIDIA GeForce RTX 4080 SUPER, 16 GB GDDR6X",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet, memory as an RTX 4090's, shares of it as an RTX 4070 Ti SUPER's"
+  },
+  {
     "name" : "rtx-4090",
     "summary" : "NVIDIA GeForce RTX 4090, 24 GB GDDR6X",
     "family" : "gpu"
+  },
+  {
+    "name" : "rtx-4090-d",
+    "summary" : "NVIDIA GeForce RTX 4090 D, 24 GB GDDR6X",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an RTX 4090's"
   },
   {
     "name" : "rtx-5000-ada",
@@ -383,10 +470,22 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "rtx-5090-d",
+    "summary" : "NVIDIA GeForce RTX 5090 D, 32 GB GDDR7",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an RTX 5090's"
+  },
+  {
     "name" : "rtx-6000-ada",
     "summary" : "NVIDIA RTX 6000 Ada, 48 GB GDDR6",
     "family" : "gpu",
     "rates_unmeasured" : "its data sheet, memory as an L40's, and shares of it as an L40S's"
+  },
+  {
+    "name" : "rtx-a5000",
+    "summary" : "NVIDIA RTX A5000, 24 GB GDDR6",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an RTX A6000's, which has 300 W for its 230"
   },
   {
     "name" : "rtx-a6000",
@@ -503,6 +602,12 @@ $ echelon list devices --json
     "name" : "v100-pcie-32",
     "summary" : "NVIDIA V100 PCIe, 32 GB HBM2",
     "family" : "gpu"
+  },
+  {
+    "name" : "v100s",
+    "summary" : "NVIDIA V100S PCIe, 32 GB HBM2",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as a V100's"
   }
 ]
 $ echelon list passes

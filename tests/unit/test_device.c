@@ -275,7 +275,10 @@ START_TEST(test_products)
                  {"NVIDIA A100-SXM4-80GB", "a100-80"},
                  {"AMD Instinct MI300X", "mi300x"},
                  {"Tesla P100-PCIE-16GB", "p100"},
-                 {"NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000-server"}};
+                 {"NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000-server"},
+                 {"NVIDIA GH200 120GB", "gh200"},
+                 {"NVIDIA GH200 144G HBM3e", "gh200-144"},
+                 {"NVIDIA H20-3e", "h20-3e"}};
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         g_autoptr(EchDevice) device = ech_device_load_product(known[i].product);
         ck_assert_msg(device != NULL, "%s", known[i].product);
