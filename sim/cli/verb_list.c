@@ -128,7 +128,7 @@ static void write_sources(GString *out, const EchDevice *device)
 static void write_device(Writer *writer, const EchDevice *device)
 {
     if (!writer->json) {
-        g_autofree char *first = g_strdup_printf(*device->summary ? "  %-17s " : "  %s", device->name);
+        g_autofree char *first = g_strdup_printf(*device->summary ? "  %-19s " : "  %s", device->name);
         ech_text_wrap(writer->text, first, device->summary, ech_cli_columns());
         if (writer->sources)
             write_sources(writer->text, device);

@@ -242,10 +242,10 @@ id=v100-16;name=Tesla V100-SXM2-16GB;bytes=16935682048;context=398458880;devices
 id=a40;name=NVIDIA A40;bytes=47706349240;context=234881024;devices=1;links=4;major=8;minor=6;memory_bus_bits=5120;memory_clock_khz=543750;shared=102400;multiprocessors=84;clock_khz=1740000;host_rate=31500000000;l2=6291456
 id=rtx-6000-ada;name=NVIDIA RTX 6000 Ada Generation;bytes=51041271808;context=536870912;devices=1;links=0;major=8;minor=9;memory_bus_bits=5120;memory_clock_khz=750000;shared=102400;multiprocessors=142;clock_khz=2505000;host_rate=31500000000;l2=100663296
 id=h20;name=NVIDIA H20;bytes=102241696481;context=536870912;devices=1;links=18;major=9;minor=0;memory_bus_bits=5120;memory_clock_khz=3125000;shared=233472;multiprocessors=78;clock_khz=1980000;host_rate=63000000000;l2=62914560
-id=b300;name=NVIDIA B300 SXM6 AC;bytes=297021865984;context=536870912;devices=1;links=18;major=10;minor=3;memory_bus_bits=5120;memory_clock_khz=6200000;shared=233472;multiprocessors=148;clock_khz=1965000;host_rate=63000000000;l2=135528448
+id=b300;name=NVIDIA B300 SXM6 AC;bytes=287429948867;context=536870912;devices=1;links=18;major=10;minor=3;memory_bus_bits=5120;memory_clock_khz=5994000;shared=233472;multiprocessors=148;clock_khz=2032000;host_rate=63000000000;l2=132644864
 id=rtx-pro-6000;name=NVIDIA RTX PRO 6000 Blackwell Workstation Edition;bytes=101973261025;context=536870912;devices=1;links=0;major=12;minor=0;memory_bus_bits=5120;memory_clock_khz=1400000;shared=102400;multiprocessors=188;clock_khz=2617000;host_rate=63000000000;l2=134217728
 $ for d in $(echelon list devices | awk '/^  .*NVIDIA/ {print $1}'); do echelon capture --pretend $d -- sh -c 'echo "$ECHELON_PRETEND_DEVICE" | tr ";" "\n" | grep -cE "^(bytes|context|major|multiprocessors|clock_khz|l2|host_rate|shared)=[1-9]"' 2>/dev/null; done | sort | uniq -c
-     60 8
+     76 8
 $ echelon capture --pretend h100-sxm --world 8 --rank 0,4 -- sh -c 'test -d "$ECHELON_PRETEND_MEETING" && echo rank $ECHELON_PRETEND_RANK of $ECHELON_PRETEND_WORLD' 2>/dev/null | sort
 rank 0 of 8
 rank 4 of 8

@@ -111,8 +111,8 @@ traces/mlp_activations.v5e: hlo, 77 operations, 34 buffers -> T/p.ech
   "makespan_ps" : 698911143,
   "makespan_ps" : 698911143,
 $ for t in traces/mlp_activations.v5e $T/p.ech; do echelon run --trace $t --device tpu-v5e --json | sed -n '/"needs"/,/^  }/p;/"memory_analysis"/,/^  }/p' >$T/$(basename $t).json; echelon run --trace $t --device tpu-v5e | grep fits; done; cmp $T/mlp_activations.v5e.json $T/p.ech.json; wc -l <$T/p.ech.json
-  It fits. hbm 40.7 MiB of 15.8 GiB (0 %), host 2.50 MiB of 512 GiB (0 %), vector 30.6 MiB of 128 MiB (24 %)
-  It fits. hbm 40.7 MiB of 15.8 GiB (0 %), host 2.50 MiB of 512 GiB (0 %), vector 30.6 MiB of 128 MiB (24 %)
+  It fits. hbm 40.7 MiB of 15.8 GiB (0 %), host 2.50 MiB of 384 GiB (0 %), vector 30.6 MiB of 128 MiB (24 %)
+  It fits. hbm 40.7 MiB of 15.8 GiB (0 %), host 2.50 MiB of 384 GiB (0 %), vector 30.6 MiB of 128 MiB (24 %)
 32
 $ cd $T; echo '[[1, 2], [3, 4]]' > sums.json; echo '<!DOCTYPE html><html></html>' > page.html; echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.' > err.log; printf '\001\002\003\004' > r.nsys-rep; for f in sums.json page.html err.log r.nsys-rep; do echelon alloc $f; done
 echelon: sums.json: the text looks like the sums of a PyTorch memory timeline; export_memory_timeline("NAME.raw.json.gz") writes the allocations themselves

@@ -205,4 +205,4 @@ recorded steps and phases
            2    364.71 us    729.41 us  Optimizer.step#SGD.step, on the device
 recorded kernels and collectives, longest in all first
 $ echelon info tests/fuzz/corpus/memory_figures/megatron.txt | grep '^room'
-room for 44 GiB have: a40 (44.4 GiB, and 5 like it), h100-pcie (79.1 GiB, and 6 like it), h100-nvl (93.1 GiB), gh200 (94.5 GiB, and 2 like it), gb10 (120 GiB) and 7 larger ('echelon list devices')
+room for 44 GiB have: a40 (44.4 GiB, and 5 like it), jetson-agx-orin (61.4 GiB), h100-pcie (79.1 GiB, and 6 like it), h100-nvl (93.1 GiB), gh200 (94.5 GiB, and 4 like it) and 11 larger ('echelon list devices')

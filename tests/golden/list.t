@@ -1,89 +1,107 @@
 What there is to choose from.
 $ echelon list devices
 NVIDIA, Blackwell and Rubin
-  b200              NVIDIA B200 SXM, 180 GB HBM3e
-  b300              NVIDIA B300 SXM, 288 GB HBM3e
-  gb10              NVIDIA GB10 (DGX Spark), 128 GB LPDDR5X that CPU and GPU share
-  gb200             NVIDIA GB200, one GPU, 186 GB HBM3e, NVLink-C2C
-  gb300             NVIDIA GB300, one GPU, 288 GB HBM3e, NVLink-C2C
-  rtx-5060-ti       NVIDIA GeForce RTX 5060 Ti, 16 GB GDDR7
-  rtx-5070          NVIDIA GeForce RTX 5070, 12 GB GDDR7
-  rtx-5070-ti       NVIDIA GeForce RTX 5070 Ti, 16 GB GDDR7
-  rtx-5080          NVIDIA GeForce RTX 5080, 16 GB GDDR7
-  rtx-5090          NVIDIA GeForce RTX 5090, 32 GB GDDR7
-  rtx-pro-4500      NVIDIA RTX PRO 4500 Blackwell, 32 GB GDDR7
-  rtx-pro-5000      NVIDIA RTX PRO 5000 Blackwell, 48 GB GDDR7
-  rtx-pro-6000      NVIDIA RTX PRO 6000 Blackwell, 96 GB GDDR7
-  rubin             NVIDIA Rubin (VR200), one GPU, 288 GB HBM4, NVLink-C2C, announced figures
+  b200                NVIDIA B200 SXM, 180 GB HBM3e
+  b300                NVIDIA B300 SXM, 288 GB HBM3e
+  gb10                NVIDIA GB10 (DGX Spark), 128 GB LPDDR5X that CPU and GPU share
+  gb200               NVIDIA GB200, one GPU, 186 GB HBM3e, NVLink-C2C
+  gb300               NVIDIA GB300, one GPU, 288 GB HBM3e, NVLink-C2C
+  jetson-agx-thor     NVIDIA Jetson AGX Thor, 128 GB LPDDR5X that CPU and GPU share
+  rtx-5060-ti         NVIDIA GeForce RTX 5060 Ti, 16 GB GDDR7
+  rtx-5070            NVIDIA GeForce RTX 5070, 12 GB GDDR7
+  rtx-5070-ti         NVIDIA GeForce RTX 5070 Ti, 16 GB GDDR7
+  rtx-5080            NVIDIA GeForce RTX 5080, 16 GB GDDR7
+  rtx-5090            NVIDIA GeForce RTX 5090, 32 GB GDDR7
+  rtx-5090-d          NVIDIA GeForce RTX 5090 D, 32 GB GDDR7
+  rtx-pro-4500        NVIDIA RTX PRO 4500 Blackwell, 32 GB GDDR7
+  rtx-pro-4500-server NVIDIA RTX PRO 4500 Blackwell Server Edition, 32 GB GDDR7
+  rtx-pro-5000        NVIDIA RTX PRO 5000 Blackwell, 48 GB GDDR7
+  rtx-pro-6000        NVIDIA RTX PRO 6000 Blackwell Workstation Edition, 96 GB GDDR7
+  rtx-pro-6000-max-q  NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition, 96 GB GDDR7
+  rtx-pro-6000-server NVIDIA RTX PRO 6000 Blackwell Server Edition, 96 GB GDDR7
+  rubin               NVIDIA Rubin (VR200), one GPU, 288 GB HBM4, NVLink-C2C, announced figures
 NVIDIA, Hopper
-  gh200             NVIDIA GH200, 96 GB HBM3, NVLink-C2C to 480 GB
-  h100-nvl          NVIDIA H100 NVL, 94 GB HBM3
-  h100-pcie         NVIDIA H100 PCIe, 80 GB HBM2e
-  h100-sxm          NVIDIA H100 SXM5, 80 GB HBM3
-  h20               NVIDIA H20, 96 GB HBM3
-  h200              NVIDIA H200 SXM, 141 GB HBM3e
-  h200-nvl          NVIDIA H200 NVL, 141 GB HBM3e
-  h800              NVIDIA H800 SXM5, 80 GB HBM3
-  h800-pcie         NVIDIA H800 PCIe, 80 GB HBM2e
+  gh200               NVIDIA GH200, 96 GB HBM3, NVLink-C2C to 480 GB
+  gh200-144           NVIDIA GH200, 144 GB HBM3e, NVLink-C2C to 480 GB
+  h100-nvl            NVIDIA H100 NVL, 94 GB HBM3
+  h100-pcie           NVIDIA H100 PCIe, 80 GB HBM2e
+  h100-sxm            NVIDIA H100 SXM5, 80 GB HBM3
+  h20                 NVIDIA H20, 96 GB HBM3
+  h20-3e              NVIDIA H20-3e, 141 GB HBM3e
+  h200                NVIDIA H200 SXM, 141 GB HBM3e
+  h200-nvl            NVIDIA H200 NVL, 141 GB HBM3e
+  h800                NVIDIA H800 SXM5, 80 GB HBM3
+  h800-pcie           NVIDIA H800 PCIe, 80 GB HBM2e
 NVIDIA, Ada
-  l20               NVIDIA L20, 48 GB GDDR6
-  l4                NVIDIA L4, 24 GB GDDR6
-  l40               NVIDIA L40, 48 GB GDDR6
-  l40s              NVIDIA L40S, 48 GB GDDR6
-  rtx-4000-ada      NVIDIA RTX 4000 Ada, 20 GB GDDR6
-  rtx-4060-ti       NVIDIA GeForce RTX 4060 Ti, 16 GB GDDR6
-  rtx-4070          NVIDIA GeForce RTX 4070, 12 GB GDDR6X
-  rtx-4070-super    NVIDIA GeForce RTX 4070 SUPER, 12 GB GDDR6X
-  rtx-4070-ti-super NVIDIA GeForce RTX 4070 Ti SUPER, 16 GB GDDR6X
-  rtx-4080          NVIDIA GeForce RTX 4080, 16 GB GDDR6X
-  rtx-4090          NVIDIA GeForce RTX 4090, 24 GB GDDR6X
-  rtx-5000-ada      NVIDIA RTX 5000 Ada, 32 GB GDDR6
-  rtx-6000-ada      NVIDIA RTX 6000 Ada, 48 GB GDDR6
+  l20                 NVIDIA L20, 48 GB GDDR6
+  l4                  NVIDIA L4, 24 GB GDDR6
+  l40                 NVIDIA L40, 48 GB GDDR6
+  l40s                NVIDIA L40S, 48 GB GDDR6
+  rtx-4000-ada        NVIDIA RTX 4000 Ada, 20 GB GDDR6
+  rtx-4060            NVIDIA GeForce RTX 4060, 8 GB GDDR6
+  rtx-4060-ti         NVIDIA GeForce RTX 4060 Ti, 16 GB GDDR6
+  rtx-4070            NVIDIA GeForce RTX 4070, 12 GB GDDR6X
+  rtx-4070-super      NVIDIA GeForce RTX 4070 SUPER, 12 GB GDDR6X
+  rtx-4070-ti         NVIDIA GeForce RTX 4070 Ti, 12 GB GDDR6X
+  rtx-4070-ti-super   NVIDIA GeForce RTX 4070 Ti SUPER, 16 GB GDDR6X
+  rtx-4080            NVIDIA GeForce RTX 4080, 16 GB GDDR6X
+  rtx-4080-super      NVIDIA GeForce RTX 4080 SUPER, 16 GB GDDR6X
+  rtx-4090            NVIDIA GeForce RTX 4090, 24 GB GDDR6X
+  rtx-4090-d          NVIDIA GeForce RTX 4090 D, 24 GB GDDR6X
+  rtx-5000-ada        NVIDIA RTX 5000 Ada, 32 GB GDDR6
+  rtx-6000-ada        NVIDIA RTX 6000 Ada, 48 GB GDDR6
 NVIDIA, Ampere
-  a10               NVIDIA A10, 24 GB GDDR6
-  a100-40           NVIDIA A100 SXM4, 40 GB HBM2
-  a100-80           NVIDIA A100 SXM4, 80 GB HBM2e
-  a100-pcie-40      NVIDIA A100 PCIe, 40 GB HBM2
-  a100-pcie-80      NVIDIA A100 PCIe, 80 GB HBM2e
-  a10g              NVIDIA A10G, 24 GB GDDR6
-  a30               NVIDIA A30, 24 GB HBM2
-  a40               NVIDIA A40, 48 GB GDDR6
-  a800-80           NVIDIA A800 SXM4, 80 GB HBM2e
-  rtx-3060          NVIDIA GeForce RTX 3060, 12 GB GDDR6
-  rtx-3070          NVIDIA GeForce RTX 3070, 8 GB GDDR6
-  rtx-3080          NVIDIA GeForce RTX 3080, 10 GB GDDR6X
-  rtx-3080-ti       NVIDIA GeForce RTX 3080 Ti, 12 GB GDDR6X
-  rtx-3090          NVIDIA GeForce RTX 3090, 24 GB GDDR6X
-  rtx-a6000         NVIDIA RTX A6000, 48 GB GDDR6
+  a10                 NVIDIA A10, 24 GB GDDR6
+  a100-40             NVIDIA A100 SXM4, 40 GB HBM2
+  a100-80             NVIDIA A100 SXM4, 80 GB HBM2e
+  a100-pcie-40        NVIDIA A100 PCIe, 40 GB HBM2
+  a100-pcie-80        NVIDIA A100 PCIe, 80 GB HBM2e
+  a10g                NVIDIA A10G, 24 GB GDDR6
+  a2                  NVIDIA A2, 16 GB GDDR6
+  a30                 NVIDIA A30, 24 GB HBM2
+  a40                 NVIDIA A40, 48 GB GDDR6
+  a800-80             NVIDIA A800 SXM4, 80 GB HBM2e
+  jetson-agx-orin     NVIDIA Jetson AGX Orin, 64 GB LPDDR5 that CPU and GPU share
+  rtx-3060            NVIDIA GeForce RTX 3060, 12 GB GDDR6
+  rtx-3070            NVIDIA GeForce RTX 3070, 8 GB GDDR6
+  rtx-3080            NVIDIA GeForce RTX 3080, 10 GB GDDR6X
+  rtx-3080-ti         NVIDIA GeForce RTX 3080 Ti, 12 GB GDDR6X
+  rtx-3090            NVIDIA GeForce RTX 3090, 24 GB GDDR6X
+  rtx-3090-ti         NVIDIA GeForce RTX 3090 Ti, 24 GB GDDR6X
+  rtx-a5000           NVIDIA RTX A5000, 24 GB GDDR6
+  rtx-a6000           NVIDIA RTX A6000, 48 GB GDDR6
 NVIDIA, Pascal to Turing
-  p100              NVIDIA P100 PCIe, 16 GB HBM2
-  rtx-2080-ti       NVIDIA GeForce RTX 2080 Ti, 11 GB GDDR6
-  t4                NVIDIA T4, 16 GB GDDR6
-  v100-16           NVIDIA V100 SXM2, 16 GB HBM2
-  v100-32           NVIDIA V100 SXM2, 32 GB HBM2
-  v100-pcie-16      NVIDIA V100 PCIe, 16 GB HBM2
-  v100-pcie-32      NVIDIA V100 PCIe, 32 GB HBM2
+  p100                NVIDIA P100 PCIe, 16 GB HBM2
+  rtx-2080-ti         NVIDIA GeForce RTX 2080 Ti, 11 GB GDDR6
+  t4                  NVIDIA T4, 16 GB GDDR6
+  v100-16             NVIDIA V100 SXM2, 16 GB HBM2
+  v100-32             NVIDIA V100 SXM2, 32 GB HBM2
+  v100-pcie-16        NVIDIA V100 PCIe, 16 GB HBM2
+  v100-pcie-32        NVIDIA V100 PCIe, 32 GB HBM2
+  v100s               NVIDIA V100S PCIe, 32 GB HBM2
 AMD
-  mi210             AMD Instinct MI210, 64 GB HBM2e
-  mi250x            AMD Instinct MI250X, one die (half a card), 64 GB HBM2e
-  mi300x            AMD Instinct MI300X, 192 GB HBM3
-  mi325x            AMD Instinct MI325X, 256 GB HBM3e
-  mi350x            AMD Instinct MI350X, 288 GB HBM3e
-  mi355x            AMD Instinct MI355X, 288 GB HBM3e
-  mi455x            AMD Instinct MI455X, 432 GB HBM4, announced figures
+  mi100               AMD Instinct MI100, 32 GB HBM2
+  mi210               AMD Instinct MI210, 64 GB HBM2e
+  mi250x              AMD Instinct MI250X, one die (half a card), 64 GB HBM2e
+  mi300a              AMD Instinct MI300A, 128 GB HBM3 that CPU and GPU share
+  mi300x              AMD Instinct MI300X, 192 GB HBM3
+  mi325x              AMD Instinct MI325X, 256 GB HBM3e
+  mi350x              AMD Instinct MI350X, 288 GB HBM3e
+  mi355x              AMD Instinct MI355X, 288 GB HBM3e
+  mi455x              AMD Instinct MI455X, 432 GB HBM4, announced figures
 Google
-  tpu-8i            TPU 8i, one core (half a chip), 144 GiB HBM, announced figures
-  tpu-v1            TPU v1, 256 x 256 8-bit array, 8 GiB Weight Memory
-  tpu-v2            TPU v2, one core (half a chip), 8 GiB HBM
-  tpu-v3            TPU v3, one core (half a chip), 16 GiB HBM
-  tpu-v4            TPU v4, one core (half a chip), 16 GiB HBM, 64 MiB CMEM
-  tpu-v5e           TPU v5e, one chip (one core), 16 GiB HBM
-  tpu-v5p           TPU v5p, one chip (two cores as one device), 95.7 GiB HBM
-  tpu-v6e           TPU v6e, one chip (one core), 32 GiB HBM
-  tpu7x             TPU7x (Ironwood), one core (half a chip), 96 GiB HBM
+  tpu-8i              TPU 8i, one core (half a chip), 144 GiB HBM, announced figures
+  tpu-v1              TPU v1, 256 x 256 8-bit array, 8 GiB Weight Memory
+  tpu-v2              TPU v2, one core (half a chip), 8 GiB HBM
+  tpu-v3              TPU v3, one core (half a chip), 16 GiB HBM
+  tpu-v4              TPU v4, one core (half a chip), 16 GiB HBM, 64 MiB CMEM
+  tpu-v5e             TPU v5e, one chip (one core), 16 GiB HBM
+  tpu-v5p             TPU v5p, one chip (two cores as one device), 95.7 GiB HBM
+  tpu-v6e             TPU v6e, one chip (one core), 32 GiB HBM
+  tpu7x               TPU7x (Ironwood), one core (half a chip), 96 GiB HBM
 calibrated
   h100-sxm-calibrated NVIDIA H100 80GB HBM3, calibrated 2026-11-27
-  h200-calibrated   NVIDIA H200, calibrated 2026-11-27
+  h200-calibrated     NVIDIA H200, calibrated 2026-11-27
 $ echelon list devices --json
 [
   {
@@ -115,6 +133,12 @@ $ echelon list devices --json
     "name" : "a10g",
     "summary" : "NVIDIA A10G, 24 GB GDDR6",
     "family" : "gpu"
+  },
+  {
+    "name" : "a2",
+    "summary" : "NVIDIA A2, 16 GB GDDR6",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an A10's, which power holds too"
   },
   {
     "name" : "a30",
@@ -164,6 +188,12 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "gh200-144",
+    "summary" : "NVIDIA GH200, 144 GB HBM3e, NVLink-C2C to 480 GB",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet and driver; shares of them as a GH200's of 96 GB"
+  },
+  {
     "name" : "h100-nvl",
     "summary" : "NVIDIA H100 NVL, 94 GB HBM3",
     "family" : "gpu",
@@ -188,6 +218,12 @@ $ echelon list devices --json
     "name" : "h20",
     "summary" : "NVIDIA H20, 96 GB HBM3",
     "family" : "gpu"
+  },
+  {
+    "name" : "h20-3e",
+    "summary" : "NVIDIA H20-3e, 141 GB HBM3e",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet and driver; shares of it as an H20's, memory as an H200's"
   },
   {
     "name" : "h200",
@@ -217,6 +253,18 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "jetson-agx-orin",
+    "summary" : "NVIDIA Jetson AGX Orin, 64 GB LPDDR5 that CPU and GPU share",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet and driver; shares of them as a GB10's and an A40's"
+  },
+  {
+    "name" : "jetson-agx-thor",
+    "summary" : "NVIDIA Jetson AGX Thor, 128 GB LPDDR5X that CPU and GPU share",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet and driver; shares of them as a GB10's and a B200's"
+  },
+  {
     "name" : "l20",
     "summary" : "NVIDIA L20, 48 GB GDDR6",
     "family" : "gpu"
@@ -237,6 +285,12 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "mi100",
+    "summary" : "AMD Instinct MI100, 32 GB HBM2",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet, memory and L2 as measured; shares of it as an MI210's"
+  },
+  {
     "name" : "mi210",
     "summary" : "AMD Instinct MI210, 64 GB HBM2e",
     "family" : "gpu"
@@ -246,6 +300,12 @@ $ echelon list devices --json
     "summary" : "AMD Instinct MI250X, one die (half a card), 64 GB HBM2e",
     "family" : "gpu",
     "rates_unmeasured" : "its data sheet, half of the card; shares of it as an MI210's"
+  },
+  {
+    "name" : "mi300a",
+    "summary" : "AMD Instinct MI300A, 128 GB HBM3 that CPU and GPU share",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; memory and shares of it as an MI300X's"
   },
   {
     "name" : "mi300x",
@@ -311,10 +371,22 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "rtx-3090-ti",
+    "summary" : "NVIDIA GeForce RTX 3090 Ti, 24 GB GDDR6X",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an RTX 3090's"
+  },
+  {
     "name" : "rtx-4000-ada",
     "summary" : "NVIDIA RTX 4000 Ada, 20 GB GDDR6",
     "family" : "gpu",
     "rates_unmeasured" : "its data sheet; shares of it as an RTX 6000 Ada's"
+  },
+  {
+    "name" : "rtx-4060",
+    "summary" : "NVIDIA GeForce RTX 4060, 8 GB GDDR6",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; memory as an RTX 4090's, shares of it as an RTX 4060 Ti's"
   },
   {
     "name" : "rtx-4060-ti",
@@ -333,6 +405,12 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "rtx-4070-ti",
+    "summary" : "NVIDIA GeForce RTX 4070 Ti, 12 GB GDDR6X",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; memory and shares of it as an RTX 4070 SUPER's"
+  },
+  {
     "name" : "rtx-4070-ti-super",
     "summary" : "NVIDIA GeForce RTX 4070 Ti SUPER, 16 GB GDDR6X",
     "family" : "gpu"
@@ -344,9 +422,21 @@ $ echelon list devices --json
     "rates_unmeasured" : "its data sheet, memory as an RTX 4090's, shares of it as an RTX 4070 Ti SUPER's"
   },
   {
+    "name" : "rtx-4080-super",
+    "summary" : "NVIDIA GeForce RTX 4080 SUPER, 16 GB GDDR6X",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet, memory as an RTX 4090's, shares of it as an RTX 4070 Ti SUPER's"
+  },
+  {
     "name" : "rtx-4090",
     "summary" : "NVIDIA GeForce RTX 4090, 24 GB GDDR6X",
     "family" : "gpu"
+  },
+  {
+    "name" : "rtx-4090-d",
+    "summary" : "NVIDIA GeForce RTX 4090 D, 24 GB GDDR6X",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an RTX 4090's"
   },
   {
     "name" : "rtx-5000-ada",
@@ -380,10 +470,22 @@ $ echelon list devices --json
     "family" : "gpu"
   },
   {
+    "name" : "rtx-5090-d",
+    "summary" : "NVIDIA GeForce RTX 5090 D, 32 GB GDDR7",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an RTX 5090's"
+  },
+  {
     "name" : "rtx-6000-ada",
     "summary" : "NVIDIA RTX 6000 Ada, 48 GB GDDR6",
     "family" : "gpu",
     "rates_unmeasured" : "its data sheet, memory as an L40's, and shares of it as an L40S's"
+  },
+  {
+    "name" : "rtx-a5000",
+    "summary" : "NVIDIA RTX A5000, 24 GB GDDR6",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an RTX A6000's, which has 300 W for its 230"
   },
   {
     "name" : "rtx-a6000",
@@ -394,17 +496,34 @@ $ echelon list devices --json
     "name" : "rtx-pro-4500",
     "summary" : "NVIDIA RTX PRO 4500 Blackwell, 32 GB GDDR7",
     "family" : "gpu",
-    "rates_unmeasured" : "its data sheet, a clock and shares of it as an RTX PRO 6000's, memory as an RTX 5070 Ti's"
+    "rates_unmeasured" : "its data sheet, shares of it as an RTX PRO 6000's, memory as an RTX 5070 Ti's"
+  },
+  {
+    "name" : "rtx-pro-4500-server",
+    "summary" : "NVIDIA RTX PRO 4500 Blackwell Server Edition, 32 GB GDDR7",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; clocks of an RTX PRO 4500, which has 200 W for its 165, and shares of it as an RTX PRO 6000's"
   },
   {
     "name" : "rtx-pro-5000",
     "summary" : "NVIDIA RTX PRO 5000 Blackwell, 48 GB GDDR7",
     "family" : "gpu",
-    "rates_unmeasured" : "its data sheet, a clock and shares of it as an RTX PRO 6000's, memory as an RTX 5070 Ti's"
+    "rates_unmeasured" : "its data sheet, shares of it as an RTX PRO 6000's, memory as an RTX 5070 Ti's"
   },
   {
     "name" : "rtx-pro-6000",
-    "summary" : "NVIDIA RTX PRO 6000 Blackwell, 96 GB GDDR7",
+    "summary" : "NVIDIA RTX PRO 6000 Blackwell Workstation Edition, 96 GB GDDR7",
+    "family" : "gpu"
+  },
+  {
+    "name" : "rtx-pro-6000-max-q",
+    "summary" : "NVIDIA RTX PRO 6000 Blackwell Max-Q Workstation Edition, 96 GB GDDR7",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as an RTX PRO 6000's, which has 600 W for its 300"
+  },
+  {
+    "name" : "rtx-pro-6000-server",
+    "summary" : "NVIDIA RTX PRO 6000 Blackwell Server Edition, 96 GB GDDR7",
     "family" : "gpu"
   },
   {
@@ -483,6 +602,12 @@ $ echelon list devices --json
     "name" : "v100-pcie-32",
     "summary" : "NVIDIA V100 PCIe, 32 GB HBM2",
     "family" : "gpu"
+  },
+  {
+    "name" : "v100s",
+    "summary" : "NVIDIA V100S PCIe, 32 GB HBM2",
+    "family" : "gpu",
+    "rates_unmeasured" : "its data sheet; shares of it as a V100's"
   }
 ]
 $ echelon list passes

@@ -6,7 +6,7 @@ compare
 $ echelon --print-completion bash > $T/c && bash -c ". $T/c; COMP_CWORD=2 COMP_WORDS=(echelon run --allo); _echelon; echo \${COMPREPLY[@]}"
 --allocator
 $ echelon --print-completion bash > $T/c && bash -c ". $T/c; COMP_CWORD=3 COMP_WORDS=(echelon run --device h2); _echelon; echo \${COMPREPLY[@]}"
-h20 h200 h200-nvl h200-calibrated
+h20 h20-3e h200 h200-nvl h200-calibrated
 $ echelon --print-completion fish | grep -c 'seen_subcommand_from alloc'
 13
 $ echelon --print-completion tcsh

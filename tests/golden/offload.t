@@ -17,7 +17,7 @@ $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native -
   - offload: left 257 arrays on the device (1.22 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
 $ echelon run --trace adam_none.v5e --device tpu-v5e --engine native --pass 'offload:what=arguments,names=state*' 2>&1 | grep -E 'It (fits|takes)|offload:|So this'
   after pass offload:what=arguments,names=state*
-  It fits. hbm 1.16 GiB of 15.8 GiB (7 %), scalar 1.50 KiB of 1 MiB (0 %), vector 17.5 MiB of 128 MiB (14 %), host 1.53 GiB of 512 GiB (0 %)
+  It fits. hbm 1.16 GiB of 15.8 GiB (7 %), scalar 1.50 KiB of 1 MiB (0 %), vector 17.5 MiB of 128 MiB (14 %), host 1.53 GiB of 384 GiB (0 %)
   It takes 229 ms, bound by host link from device (48 % of the critical path).
     It takes 22.9 times as long: 10.0 ms -> 229 ms. Along the critical path: +110 ms host link from device, +110 ms host link to device.
     So this offload saves 1.15 GiB of hbm for 1.53 GiB on the host.

@@ -98,7 +98,7 @@ held, most first
          2 MiB  chunk of 2 MiB
          2 GiB  asked for besides
       6.50 GiB  in all  (6984564736)
-room for 6.50 GiB have: rtx-3070 (7.78 GiB), rtx-3080 (9.78 GiB), rtx-2080-ti (10.8 GiB), rtx-5070 (11.5 GiB, and 4 like it), t4 (14.7 GiB, and 9 like it) and 40 larger ('echelon list devices')
+room for 6.50 GiB have: rtx-4060 (7.65 GiB, and 1 like it), rtx-3080 (9.78 GiB), rtx-2080-ti (10.8 GiB), rtx-5070 (11.5 GiB, and 5 like it), t4 (14.7 GiB, and 11 like it) and 52 larger ('echelon list devices')
 'echelon alloc' asks for it again in the memory as it is here, and under other allocators
 $ echelon alloc tests/fuzz/corpus/out_of_memory/bfc.txt | sed -n '/^allocator/,$p'
 allocators that map pages do not need one piece: XLA_PYTHON_CLIENT_ALLOCATOR=cuda_async (JAX), TF_GPU_ALLOCATOR=cuda_malloc_async (TensorFlow). Or allocate what stays before what comes and goes
@@ -225,7 +225,7 @@ held, most first
          4 GiB  besides, on all GPUs
          2 GiB  compute buffers
         26 GiB  in all  (27917287424)
-room for 26 GiB have: rtx-5090 (31.4 GiB, and 4 like it), a100-40 (39.4 GiB, and 1 like it), l20 (44.4 GiB, and 6 like it), h100-pcie (79.1 GiB, and 6 like it), h100-nvl (93.1 GiB) and 11 larger ('echelon list devices')
+room for 26 GiB have: rtx-5090 (31.4 GiB, and 7 like it), a100-40 (39.4 GiB, and 1 like it), l20 (44.4 GiB, and 6 like it), jetson-agx-orin (61.4 GiB), h100-pcie (79.1 GiB, and 6 like it) and 17 larger ('echelon list devices')
 $ M='torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 79.11 GiB of which 101.94 MiB is free. Including non-PyTorch memory, this process has 79.01 GiB memory in use. Of the allocated memory 78.13 GiB is allocated by PyTorch, and 385.47 MiB is reserved by PyTorch but unallocated.'; for f in _multi_tensor_adam _single_tensor_adam; do printf 'Traceback (most recent call last):\n  File "/home/me/train.py", line 14, in <module>\n    o.step()\n  File "/v/torch/optim/adam.py", line 703, in %s\n    exp_avg_sq_sqrt = torch._foreach_sqrt(device_exp_avg_sqs)\n%s\n' $f "$M" >$T/$f.txt; echelon info $T/$f.txt | grep '^- '; done; sed 's/^\(Traceback\|torch\)/[rank0]: \1/' $T/_multi_tensor_adam.txt $T/_single_tensor_adam.txt >$T/ranks.txt; sed 1,5d $T/_multi_tensor_adam.txt >>$T/ranks.txt; echelon info $T/ranks.txt | grep -c optimizer
 - no setting of the allocator would have served it: 512 MiB asked for, 487 MiB free and unused together, 24.6 MiB too much beside 78.1 GiB in use: use less (smaller batch, checkpointing, offload) or a larger card
 - it was asked for in the optimizer's step, which takes all parameters at once and makes temporaries as large as they are: fused=True (Adam, AdamW, Adagrad, SGD) makes none, foreach=False those of one parameter at a time; a smaller batch changes nothing of them
@@ -234,7 +234,7 @@ $ M='torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. G
 - what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
 1
 $ echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 512.00 MiB. GPU 0 has a total capacity of 79.11 GiB of which 101.94 MiB is free. Including non-PyTorch memory, this process has 79.01 GiB memory in use. Of the allocated memory 78.13 GiB is allocated by PyTorch, and 385.47 MiB is reserved by PyTorch but unallocated.' >$T/whole.txt; echelon info $T/whole.txt | grep '^room'; for d in h100-sxm a100-80; do echelon run --trace $T/whole.txt --device $d | sed -n 3p; done; echelon import $T/whole.txt --anonymize -o $T/whole.ech >/dev/null 2>&1; echelon run --trace $T/whole.ech --device a100-80 | sed -n 3p
-room for 79.1 GiB have: a100-80 (79.3 GiB, and 2 like it), h100-nvl (93.1 GiB), gh200 (94.5 GiB, and 2 like it), gb10 (120 GiB), h200 (140 GiB, and 1 like it) and 5 larger ('echelon list devices')
+room for 79.1 GiB have: a100-80 (79.3 GiB, and 2 like it), h100-nvl (93.1 GiB), gh200 (94.5 GiB, and 4 like it), gb10 (120 GiB, and 1 like it), h200 (140 GiB, and 2 like it) and 6 larger ('echelon list devices')
   IT DOES NOT FIT. hbm 79.1 GiB of 79.1 GiB (100 %)
   It fits. hbm 79.1 GiB of 79.3 GiB (100 %)
   It fits. hbm 79.1 GiB of 79.3 GiB (100 %)

@@ -37,7 +37,7 @@ $ echelon run --trace traces/gpt_nothing.v5e/program.hlo.txt.gz --device tpu-v5e
 echelon: --pass: pass place: policy: 'best' is unknown; expected one of xla, fragmentation, on-demand, depth, belady, none
 exit 2
 $ echelon run --trace traces/gpt_offload.v6e --device tpu-v6e --pass place:policy=belady --engine native | grep -A2 "It fits"
-  It fits. hbm 7.61 MiB of 31.2 GiB (0 %), host 2 MiB of 1.50 TiB (0 %), vector 29.6 MiB of 128 MiB (23 %), scalar 512 B of 1 MiB (0 %)
+  It fits. hbm 7.61 MiB of 31.2 GiB (0 %), host 2 MiB of 1.41 TiB (0 %), vector 29.6 MiB of 128 MiB (23 %), scalar 512 B of 1 MiB (0 %)
   It takes 332 us, bound by overhead (22 % of the critical path).
   No schedule of it is shorter than 155 us on this device; with no overlap at all it takes 389 us.
 $ echelon run --trace traces/splash_attention.v6e --device tpu-v6e --json | sed -n '/"hbm" : {/,/}/s/.*"bytes" : //p' | head -1

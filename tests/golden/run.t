@@ -973,9 +973,9 @@ $ echelon run --trace tests/golden/data/began.ech --device a100-80 --set device.
   80 MiB reserved by allocator pytorch, as recorded. When it was recorded it held 100 MiB: how its cache lay when that began is not known here.
   - allocator pytorch: not from the recorded start state, which does not fit (start state: block at 0x7e0000000000: the device's memory is smaller than what was recorded; expected a larger --capacity)
 $ for p in offload:above=1MiB offload:what=arguments pad:align=16MiB; do echelon run --trace tests/golden/data/began_work.ech --device a100-80 --pass $p | grep -E 'fits|reserved by|began,'; done
-  It fits. hbm 100 MiB of 78.8 GiB (0 %), host 60 MiB of 1 TiB (0 %)
+  It fits. hbm 100 MiB of 78.8 GiB (0 %), host 60 MiB of 2 TiB (0 %)
   100 MiB reserved by allocator pytorch, as recorded; nvidia-smi would show 612 MiB, 512 MiB of it the process's context.
-  It fits. hbm 95 MiB of 78.8 GiB (0 %), host 10 MiB of 1 TiB (0 %)
+  It fits. hbm 95 MiB of 78.8 GiB (0 %), host 10 MiB of 2 TiB (0 %)
   110 MiB reserved by allocator pytorch, as recorded; nvidia-smi would show 622 MiB, 512 MiB of it the process's context.
   - of what its allocator held when the recording began, passes have 10 MiB otherwise: it begins with an empty cache, and what it reserves is not to be compared with the run without them
   It fits. hbm 128 MiB of 78.8 GiB (0 %)

@@ -232,13 +232,53 @@ START_TEST(test_shipped)
 }
 END_TEST
 
+/* A unit of lanes does at its peak what they do in a clock, @per_clock operations each, but for what data sheets round. */
+static void check_lanes(const EchDevice *device, EchUnitKind kind, double per_clock)
+{
+    const EchUnit *unit = ech_device_unit(device, kind);
+    if (!unit || unit->columns == 0 || unit->clock_hz == 0)
+        return;
+    for (size_t i = 0; i < unit->n_peaks; i++) {
+        double lanes = per_clock * unit->count * unit->columns * (double)unit->clock_hz;
+        if (strcmp(unit->peaks[i].dtype, "f32") == 0)
+            ck_assert_msg(fabs((double)unit->peaks[i].ops / lanes - 1) < 0.02, "%s: unit %s: %g in f32, by its lanes %g", device->name, unit->name,
+                          (double)unit->peaks[i].ops, lanes);
+    }
+}
+
+/* Numbers that hang on one another were changed together: peaks of lanes with counts and clocks, both views of a host's memory. */
+START_TEST(test_shipped_agree)
+{
+    g_auto(GStrv) names = ech_device_list();
+    for (char **name = names; *name; name++) {
+        g_autoptr(EchDevice) device = ech_device_load(*name, NULL, NULL);
+        ck_assert_ptr_nonnull(device);
+        const EchMemory *pinned = ech_device_memory(device, "host"), *pageable = ech_device_memory(device, "pageable");
+        ck_assert_msg(!pageable || pageable->capacity == pinned->capacity, "%s: memories host and pageable are one", *name);
+        if (strcmp(device->family, "gpu") != 0)
+            continue;
+        check_lanes(device, ECH_UNIT_VECTOR, 2);
+        check_lanes(device, ECH_UNIT_TRANSCENDENTAL, 1);
+    }
+}
+END_TEST
+
 /* Captures name their hardware in the vendor's words; every shipped device knows its own. */
 START_TEST(test_products)
 {
     static const struct {
         const char *product, *name;
-    } known[] = {{"NVIDIA H100 80GB HBM3", "h100-sxm"}, {"TPU v6 Lite", "tpu-v6e"},        {"TPU v5 lite", "tpu-v5e"},      {"TPU v5", "tpu-v5p"},
-                 {"NVIDIA A100-SXM4-80GB", "a100-80"},  {"AMD Instinct MI300X", "mi300x"}, {"Tesla P100-PCIE-16GB", "p100"}};
+    } known[] = {{"NVIDIA H100 80GB HBM3", "h100-sxm"},
+                 {"TPU v6 Lite", "tpu-v6e"},
+                 {"TPU v5 lite", "tpu-v5e"},
+                 {"TPU v5", "tpu-v5p"},
+                 {"NVIDIA A100-SXM4-80GB", "a100-80"},
+                 {"AMD Instinct MI300X", "mi300x"},
+                 {"Tesla P100-PCIE-16GB", "p100"},
+                 {"NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx-pro-6000-server"},
+                 {"NVIDIA GH200 120GB", "gh200"},
+                 {"NVIDIA GH200 144G HBM3e", "gh200-144"},
+                 {"NVIDIA H20-3e", "h20-3e"}};
     for (size_t i = 0; i < G_N_ELEMENTS(known); i++) {
         g_autoptr(EchDevice) device = ech_device_load_product(known[i].product);
         ck_assert_msg(device != NULL, "%s", known[i].product);
@@ -470,6 +510,7 @@ int main(void)
     tcase_add_test(tcase, test_own_names);
     tcase_add_test(tcase, test_tiers);
     tcase_add_test(tcase, test_unknown_name);
+    tcase_add_test(tcase, test_shipped_agree);
     tcase_add_test(tcase, test_products);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);

@@ -875,7 +875,7 @@ START_TEST(paged_attention)
             time[paged] = cost.time;
         }
         ck_assert_int_gt(time[1], time[0]);
-        ck_assert_msg(fabs((double)time[1] / 1e6 / rows[i].us - 1) < 0.15, "%zu: %g us", i, (double)time[1] / 1e6);
+        ck_assert_msg(fabs((double)time[1] / 1e6 / rows[i].us - 1) < 0.16, "%zu: %g us", i, (double)time[1] / 1e6);
     }
 }
 END_TEST
@@ -1128,7 +1128,7 @@ START_TEST(grouped_decoding)
     kernel.launch = (EchGpuLaunch){.grid = {132, 1, 1}, .block = {256, 1, 1}, .registers = 168, .head = 128};
     EchGpuCost cost;
     ck_assert(ech_gpu_kernel_price(device, &kernel, &cost));
-    ck_assert_msg(fabs((double)cost.time / 1e6 / decodings[_i].us - 1) < 0.18, "%g us", (double)cost.time / 1e6);
+    ck_assert_msg(fabs((double)cost.time / 1e6 / decodings[_i].us - 1) < 0.19, "%g us", (double)cost.time / 1e6);
 }
 END_TEST
 

@@ -1065,6 +1065,25 @@ START_TEST(calls_of_plain_programs)
 }
 END_TEST
 
+/* Threads and blocks that a multiprocessor holds, by compute capability (CUDA programming guide; deviceQuery on Jetsons). */
+static const struct {
+    int major, minor, threads, blocks;
+} resident[] = {{7, 5, 1024, 16}, {8, 0, 2048, 32},  {8, 6, 1536, 16},  {8, 7, 1536, 16},
+                {8, 9, 1536, 24}, {10, 3, 2048, 32}, {11, 0, 1536, 24}, {12, 0, 1536, 24}};
+
+START_TEST(resident_blocks)
+{
+    g_autofree char *device = g_strdup_printf("id=gpu;name=NVIDIA GPU;major=%d;minor=%d", resident[_i].major, resident[_i].minor);
+    load_device(device);
+    int (*attribute)(int *, int, int), threads = 0, blocks = 0;
+    find("cudaDeviceGetAttribute", &attribute);
+    ck_assert_int_eq(attribute(&threads, 39, 0) + attribute(&blocks, 106, 0), 0);
+    ck_assert_int_eq(threads, resident[_i].threads);
+    ck_assert_int_eq(blocks, resident[_i].blocks);
+    unload();
+}
+END_TEST
+
 START_TEST(solvers)
 {
     load();
@@ -1407,6 +1426,7 @@ int main(void)
     tcase_add_loop_test(cases, nccl_takes_memory_early, 0, 6);
     tcase_add_test(cases, transforms);
     tcase_add_test(cases, calls_of_plain_programs);
+    tcase_add_loop_test(cases, resident_blocks, 0, G_N_ELEMENTS(resident));
     tcase_add_test(cases, solvers);
     tcase_add_test(cases, products_in_room);
     tcase_add_test(cases, calls_of_tensors);

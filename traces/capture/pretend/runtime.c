@@ -134,9 +134,9 @@ static void read_device(void)
     d->host_rate = number_of(settings, "host_rate", UINT64_C(31500000000));
     /* CUDA programming guide, table of compute capabilities. */
     uint32_t capability = 10 * d->major + d->minor;
-    bool small = capability == 86 || capability == 89 || capability >= 120;
+    bool small = capability == 86 || capability == 87 || capability == 89 || capability >= 110;
     d->threads = capability == 75 ? 1024 : small ? 1536 : 2048;
-    d->blocks = capability == 75 || capability == 86 ? 16 : small ? 24 : 32;
+    d->blocks = capability == 75 || capability == 86 || capability == 87 ? 16 : small ? 24 : 32;
     d->shared_per_block = capability < 70 ? 48 << 10 : d->shared_per_multiprocessor - (capability < 80 ? 0 : RESERVED_SHARED);
 }
 
