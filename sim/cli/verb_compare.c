@@ -31,8 +31,18 @@ static JsonParser *load_run(const char *path, GError **error)
     return ech_cli_read_json(file, true, NULL, error);
 }
 
+/* From the first run to each other. */
+static EchExplainStep *steps_from_first(size_t n)
+{
+    EchExplainStep *steps = g_new(EchExplainStep, n);
+    for (size_t i = 0; i < n; i++)
+        steps[i] = (EchExplainStep){i ? 0 : SIZE_MAX, i};
+    return steps;
+}
+
 static JsonNode *compare_json(const EchTableRow *rows, size_t n)
 {
+    static const char *const members[] = {"bound_by", "critical_path", "needs", "links"}; /* as the run has them */
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
     ech_json_begin_array(b, "runs");
@@ -45,9 +55,18 @@ static JsonNode *compare_json(const EchTableRow *rows, size_t n)
         ech_json_add_bool(b, "fits", ech_member_bool(rows[i].run, "fits"));
         ech_json_add_int(b, "makespan_ps", makespan);
         ech_json_add_double(b, "relative", first > 0 ? (double)makespan / (double)first : 0);
+        for (size_t m = 0; m < G_N_ELEMENTS(members); m++) {
+            JsonNode *node = json_object_dup_member(rows[i].run, members[m]);
+            if (!node)
+                continue;
+            json_builder_set_member_name(b, members[m]);
+            json_builder_add_value(b, node);
+        }
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
+    g_autofree EchExplainStep *steps = steps_from_first(n);
+    ech_explain_json(b, rows, steps, n);
     json_builder_end_object(b);
     return json_builder_get_root(b);
 }
@@ -144,9 +163,7 @@ int ech_verb_compare(int argc, char **argv)
         return ECH_EXIT_DONE;
     }
     g_autoptr(GString) out = ech_report_table("run", rows, n, ech_cli_columns());
-    g_autofree EchExplainStep *steps = g_new(EchExplainStep, n);
-    for (size_t i = 0; i < n; i++)
-        steps[i] = (EchExplainStep){i ? 0 : SIZE_MAX, i};
+    g_autofree EchExplainStep *steps = steps_from_first(n);
     g_autoptr(GString) changes = ech_explain_text(rows, steps, n, ech_cli_columns());
     g_string_append_printf(out, "\n  What changed, and why\n%s", changes->str);
     for (size_t i = 1; i < n; i++) {
