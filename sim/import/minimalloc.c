@@ -34,6 +34,19 @@ static Field trim(const char *text, size_t n)
     return (Field){text, n};
 }
 
+/** Owned. A quote is written twice where quotes are around it. */
+static char *text_of(Field field)
+{
+    char *text = g_malloc(field.n + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < field.n; i++) {
+        text[n++] = field.text[i];
+        i += field.text[i] == '"' && i + 1 < field.n && field.text[i + 1] == '"';
+    }
+    text[n] = '\0';
+    return text;
+}
+
 /** Cuts a line at commas outside quotes into at most MAX_COLUMNS fields; the rest is dropped. */
 static size_t split_line(const char *line, size_t n, Field *fields)
 {
@@ -226,7 +239,7 @@ EchMinimalloc *ech_minimalloc_parse(const char *data, size_t n, const char *wher
             return NULL;
         has_alignment = has_alignment || row.alignment > 0;
         bool named = columns[COLUMN_ID] >= 0 && (size_t)columns[COLUMN_ID] < n_fields;
-        row.id = named ? g_strndup(fields[columns[COLUMN_ID]].text, fields[columns[COLUMN_ID]].n) : g_strdup_printf("%u", rows->len);
+        row.id = named ? text_of(fields[columns[COLUMN_ID]]) : g_strdup_printf("%u", rows->len);
         g_array_append_val(rows, row);
     }
     if (!header) {

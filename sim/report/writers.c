@@ -131,7 +131,7 @@ static GBytes *write_minimalloc(const EchTrace *trace, const char *title, EchDia
         if (buffer->direct) /* nobody's to place */
             continue;
         g_autofree char *name = g_utf8_make_valid(ech_trace_string(trace, buffer->name), -1);
-        if (!*name || g_hash_table_contains(seen, name)) { /* ids are unique */
+        while (!*name || g_hash_table_contains(seen, name)) { /* ids are unique */
             char *own = g_strdup_printf("%s#%zu", *name ? name : "b", i);
             g_free(name);
             name = own;

@@ -788,6 +788,33 @@ START_TEST(minimalloc_back)
 }
 END_TEST
 
+/* Names of any text come back as they were; those that others have already, or none, get one of their own. */
+START_TEST(minimalloc_names)
+{
+    static const char *const names[][2] = {{"a,\"b\" c", "a,\"b\" c"}, {"b#2", "b#2"}, {"", "b#2#2"}, {"b#2", "b#2#3"}, {"\"\"", "\"\""}};
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("test");
+    EchId queue = ech_trace_builder_queue(builder, "core", ECH_QUEUE_COMPUTE, 0);
+    EchBuffer buffer = ech_buffer_init();
+    buffer.memory = ech_trace_builder_memory(builder, "hbm");
+    buffer.bytes = 64;
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        buffer.name = ech_trace_builder_string(builder, names[i][0], -1);
+        EchOp op = ech_op_init(ECH_OP_ALLOC);
+        op.queue = queue;
+        op.target = ech_trace_builder_buffer(builder, buffer);
+        op.bytes = 64;
+        ech_trace_builder_op(builder, op);
+    }
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(builder, &error);
+    ck_assert_ok(trace != NULL, error);
+    g_autoptr(GBytes) bytes = write_as("minimalloc", trace);
+    g_autoptr(EchTrace) back = read_back(bytes, "minimalloc");
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++)
+        ck_assert_str_eq(ech_trace_string(back, ech_trace_buffers(back)[i].name), names[i][1]);
+}
+END_TEST
+
 START_TEST(what_cannot_be_written)
 {
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("test");
@@ -844,6 +871,7 @@ int main(void)
     tcase_add_test(cases, chakra_unrolls);
     tcase_add_test(cases, chakra_waits_for_events);
     tcase_add_test(cases, minimalloc_back);
+    tcase_add_test(cases, minimalloc_names);
     tcase_add_test(cases, what_cannot_be_written);
     tcase_add_test(cases, endings_choose);
     suite_add_tcase(suite, cases);
