@@ -42,19 +42,20 @@ static EchExplainStep *steps_from_first(size_t n)
 
 static JsonNode *compare_json(const EchTableRow *rows, size_t n)
 {
-    static const char *const members[] = {"bound_by", "critical_path", "needs", "links"}; /* as the run has them */
+    static const char *const members[] = {"may_fit", "completed", "bound_by", "critical_path", "needs", "links"}; /* as the run has them */
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
     ech_json_begin_array(b, "runs");
-    gint64 first = ech_member_int(rows[0].run, "makespan_ps");
+    gint64 first = ech_member_bool(rows[0].run, "completed") ? ech_member_int(rows[0].run, "makespan_ps") : 0;
     for (size_t i = 0; i < n; i++) {
+        bool comparable = first > 0 && ech_member_bool(rows[i].run, "completed"); /* a run that stopped has no time of its own */
         gint64 makespan = ech_member_int(rows[i].run, "makespan_ps");
         json_builder_begin_object(b);
         ech_json_add_text(b, "label", rows[i].label);
         ech_json_add_text(b, "title", ech_member_text(rows[i].run, "title"));
         ech_json_add_bool(b, "fits", ech_member_bool(rows[i].run, "fits"));
         ech_json_add_int(b, "makespan_ps", makespan);
-        ech_json_add_double(b, "relative", first > 0 ? (double)makespan / (double)first : 0);
+        ech_json_add_mean(b, "relative", comparable ? (double)makespan / (double)first : -1);
         for (size_t m = 0; m < G_N_ELEMENTS(members); m++) {
             JsonNode *node = json_object_dup_member(rows[i].run, members[m]);
             if (!node)

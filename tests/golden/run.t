@@ -633,6 +633,7 @@ half -> whole
       "fits" : true,
       "makespan_ps" : 600000000000,
       "relative" : 1.0,
+      "completed" : true,
       "bound_by" : "host link to device",
       "critical_path" : {
         "host link to device" : 400000000000,
@@ -672,6 +673,7 @@ half -> whole
       "fits" : true,
       "makespan_ps" : 400000000000,
       "relative" : 0.66666666666666663,
+      "completed" : true,
       "bound_by" : "host link to device",
       "critical_path" : {
         "host link to device" : 200000000000,
@@ -733,6 +735,17 @@ thesis.tex
 $ mkdir $T/project && for i in 1 2; do echelon run --trace tests/golden/data/stream.ech --device tpu-v5e -o $T/project >/dev/null 2>&1; touch $T/project/thesis.tex; done; ls -A $T/project | grep -c . && ls $T/project/thesis.tex | sed "s:$T:T:"
 9
 T/project/thesis.tex
+$ echelon run tests/golden/data/half.yaml --set device.memories.hbm.capacity=2GB -o $T/stopped >/dev/null 2>&1; cd $T && echelon compare whole stopped | sed -n 1,4p; echelon compare whole stopped --json | grep -e completed -e relative -e fits.*false
+  run      fits     time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  -------  ----  -------  -------  --------  ---------  -----------  -------------  -------------------
+  whole    yes    400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
+  stopped  NO    stopped           2.79 GiB   3.73 GiB            -              -  space
+      "relative" : 1.0,
+      "completed" : true,
+      "fits" : false,
+      "relative" : null,
+      "completed" : false,
+          "fits" : false,
 $ cd $T && COLUMNS=80 echelon compare half whole
                                                           hbm      host
   run    fits    time  x first  bound by                 peak      peak
