@@ -175,6 +175,15 @@ static bool parse_gaps(Field field, EchMinimallocRow *row, GArray *gaps, Place p
     return true;
 }
 
+/** "H2+512", as the planner of several heaps has it: a place, but no offset in the memory. */
+static bool is_in_heap(Field field)
+{
+    const char *plus = field.n > 0 && field.text[0] == 'H' ? memchr(field.text, '+', field.n) : NULL;
+    int64_t heap, offset;
+    return plus && number((Field){field.text + 1, (size_t)(plus - field.text - 1)}, &heap) &&
+           number((Field){plus + 1, (size_t)(field.text + field.n - plus - 1)}, &offset) && heap >= 0 && offset >= 0;
+}
+
 static bool parse_row(const Field *fields, size_t n, const int columns[N_COLUMNS], Place place, EchMinimallocRow *row, GArray *gaps, GError **error)
 {
     Field cell[N_COLUMNS];
@@ -184,6 +193,8 @@ static bool parse_row(const Field *fields, size_t n, const int columns[N_COLUMNS
         if (columns[c] >= 0 && (size_t)columns[c] < n)
             cell[c] = fields[columns[c]];
     }
+    if (is_in_heap(cell[COLUMN_OFFSET]))
+        cell[COLUMN_OFFSET].n = 0;
     int64_t size = 0, alignment = 0, offset = 0;
     if (!number(cell[COLUMN_LOWER], &row->lower))
         return bad_field(place, cell[COLUMN_LOWER], "a time; expected a whole number in column 'lower'", error);
