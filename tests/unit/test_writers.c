@@ -605,6 +605,49 @@ START_TEST(simulated_timelines)
 }
 END_TEST
 
+/* A loop whose iterations repeat exactly is not drawn whole; what stands for the rest takes its time, on a track of its own. */
+START_TEST(repeats_are_drawn)
+{
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("test");
+    EchBuffer buffer = ech_buffer_init();
+    buffer.memory = ech_trace_builder_memory(builder, "hbm");
+    buffer.bytes = 1000000;
+    buffer.resident = 1;
+    EchId weights = ech_trace_builder_buffer(builder, buffer);
+    EchOp op = ech_op_init(ECH_OP_LOOP);
+    op.queue = ech_trace_builder_queue(builder, "core", ECH_QUEUE_COMPUTE, 0);
+    op.bytes = 5000;
+    op.target = 1;
+    ech_trace_builder_op(builder, op);
+    EchOp body = ech_op_init(ECH_OP_KERNEL);
+    body.queue = op.queue;
+    ech_trace_builder_op(builder, body);
+    ech_trace_builder_use(builder, weights, ECH_READ, 1000000, ECH_PATTERN_STREAM, ECH_KNOWN);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(builder, &error);
+    ck_assert_ok(trace != NULL, error);
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    g_autoptr(EchRun) run = ech_replay_run(trace, device, NULL, &options, &error);
+    ck_assert_ok(run != NULL, error);
+    ech_params_clear(ech_replay_params, &options);
+    ck_assert_uint_eq(run->n_skips, 1);
+    ck_assert_int_le(llabs(ech_skip_end(run, 0) - run->skips[0].time - run->skips[0].period * (EchTime)run->skips[0].count), 1);
+    EchReport report = {.title = "t", .trace_path = "t", .format = "ech", .trace = trace, .device = device, .run = run};
+    g_autoptr(EchTimeline) timeline = ech_timeline_new(&report);
+    g_autoptr(GByteArray) perfetto = ech_report_perfetto(&report);
+    g_autoptr(GString) chrome = ech_report_chrome(&report);
+    Perfetto *read = read_perfetto((Span){perfetto->data, perfetto->data + perfetto->len});
+    ck_assert_uint_eq(read->n_slices, timeline->n_slices + 1);
+    ck_assert_uint_eq(check_chrome(chrome->str, (gssize)chrome->len), read->n_slices);
+    perfetto_free(read);
+    g_autofree char *label = ech_skip_label(run, 0);
+    ck_assert_ptr_nonnull(strstr(chrome->str, label));
+}
+END_TEST
+
 /* A pipeline of two: a process each, and an arrow for each message between them that both ways of an exchange share, from what is sent to what is received. */
 START_TEST(ranks_on_one_timeline)
 {
@@ -865,6 +908,7 @@ int main(void)
     tcase_add_test(cases, deep_stacks);
     tcase_add_test(cases, recorded_runs);
     tcase_add_test(cases, simulated_timelines);
+    tcase_add_test(cases, repeats_are_drawn);
     tcase_add_test(cases, ranks_on_one_timeline);
     tcase_add_test(cases, failures_are_drawn);
     tcase_add_test(cases, chakra_back);
