@@ -3,6 +3,7 @@
 #include "sim/report/writers.h"
 
 #include "sim/base/error.h"
+#include "sim/trace/meets.h"
 
 /* Loops in loops; and bytes of the file, which a GByteArray must hold. */
 enum { MAX_DEPTH = 256, MAX_BYTES = 2000000000 };
@@ -192,6 +193,8 @@ static uint64_t add_node(Writer *writer, EchId id)
             add_number(node, "comm_type", ATTRIBUTE_I64, (uint64_t)kind);
         if (op->collective == ECH_COLLECTIVE_PERMUTE)
             ech_diag_note(writer->diag, "permutes_written_as_sends", 1);
+        if (op->launch != ECH_NONE && *ech_meets_of(ech_trace_string(writer->trace, op->launch)))
+            ech_diag_note(writer->diag, "meetings_of_ranks_not_written", 1);
     }
     if (type == TYPE_COMP && op->kind == ECH_OP_KERNEL) {
         uint64_t work = 0, bytes = 0;
