@@ -858,6 +858,33 @@ START_TEST(minimalloc_names)
 }
 END_TEST
 
+/* What lies in a TPU's HBM, however much more goes through its vector memory. */
+START_TEST(minimalloc_of_hbm)
+{
+    g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("test");
+    EchId queue = ech_trace_builder_queue(builder, "core", ECH_QUEUE_COMPUTE, 0);
+    static const char *const memories[] = {"vector", "hbm"};
+    for (size_t i = 0; i < G_N_ELEMENTS(memories); i++) {
+        EchBuffer buffer = ech_buffer_init();
+        buffer.memory = ech_trace_builder_memory(builder, memories[i]);
+        buffer.bytes = i ? 64 : 4096;
+        buffer.name = ech_trace_builder_string(builder, memories[i], -1);
+        EchOp op = ech_op_init(ECH_OP_ALLOC);
+        op.queue = queue;
+        op.target = ech_trace_builder_buffer(builder, buffer);
+        op.bytes = buffer.bytes;
+        ech_trace_builder_op(builder, op);
+    }
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) trace = ech_trace_builder_finish(builder, &error);
+    ck_assert_ok(trace != NULL, error);
+    g_autoptr(GBytes) bytes = write_as("minimalloc", trace);
+    g_autoptr(EchTrace) back = read_back(bytes, "minimalloc");
+    ck_assert_uint_eq(ech_trace_n_buffers(back), 1);
+    ck_assert_str_eq(ech_trace_string(back, ech_trace_buffers(back)[0].name), "hbm");
+}
+END_TEST
+
 START_TEST(what_cannot_be_written)
 {
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new("test");
@@ -916,6 +943,7 @@ int main(void)
     tcase_add_test(cases, chakra_waits_for_events);
     tcase_add_test(cases, minimalloc_back);
     tcase_add_test(cases, minimalloc_names);
+    tcase_add_test(cases, minimalloc_of_hbm);
     tcase_add_test(cases, what_cannot_be_written);
     tcase_add_test(cases, endings_choose);
     suite_add_tcase(suite, cases);
