@@ -746,6 +746,11 @@ $ echelon run tests/golden/data/half.yaml --set device.memories.hbm.capacity=2GB
       "relative" : null,
       "completed" : false,
           "fits" : false,
+$ echelon run --trace tests/golden/data/apart.pickle --device h100-sxm -o $T/apart >/dev/null 2>&1; grep -o '"#[0-9]*[^,]*recording)"' $T/apart/details.json
+"#1 (in use before the recording)"
+"#2 (in use before the recording)"
+"#3 (in use before the recording)"
+"#0 (in use before the recording)"
 $ cd $T && COLUMNS=80 echelon compare half whole
                                                           hbm      host
   run    fits    time  x first  bound by                 peak      peak
