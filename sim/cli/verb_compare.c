@@ -31,23 +31,43 @@ static JsonParser *load_run(const char *path, GError **error)
     return ech_cli_read_json(file, true, NULL, error);
 }
 
+/* From the first run to each other. */
+static EchExplainStep *steps_from_first(size_t n)
+{
+    EchExplainStep *steps = g_new(EchExplainStep, n);
+    for (size_t i = 0; i < n; i++)
+        steps[i] = (EchExplainStep){i ? 0 : SIZE_MAX, i};
+    return steps;
+}
+
 static JsonNode *compare_json(const EchTableRow *rows, size_t n)
 {
+    static const char *const members[] = {"may_fit", "completed", "bound_by", "critical_path", "needs", "links"}; /* as the run has them */
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
     ech_json_begin_array(b, "runs");
-    gint64 first = ech_member_int(rows[0].run, "makespan_ps");
+    gint64 first = ech_member_bool(rows[0].run, "completed") ? ech_member_int(rows[0].run, "makespan_ps") : 0;
     for (size_t i = 0; i < n; i++) {
+        bool comparable = first > 0 && ech_member_bool(rows[i].run, "completed"); /* a run that stopped has no time of its own */
         gint64 makespan = ech_member_int(rows[i].run, "makespan_ps");
         json_builder_begin_object(b);
         ech_json_add_text(b, "label", rows[i].label);
         ech_json_add_text(b, "title", ech_member_text(rows[i].run, "title"));
         ech_json_add_bool(b, "fits", ech_member_bool(rows[i].run, "fits"));
         ech_json_add_int(b, "makespan_ps", makespan);
-        ech_json_add_double(b, "relative", first > 0 ? (double)makespan / (double)first : 0);
+        ech_json_add_mean(b, "relative", comparable ? (double)makespan / (double)first : -1);
+        for (size_t m = 0; m < G_N_ELEMENTS(members); m++) {
+            JsonNode *node = json_object_dup_member(rows[i].run, members[m]);
+            if (!node)
+                continue;
+            json_builder_set_member_name(b, members[m]);
+            json_builder_add_value(b, node);
+        }
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
+    g_autofree EchExplainStep *steps = steps_from_first(n);
+    ech_explain_json(b, rows, steps, n);
     json_builder_end_object(b);
     return json_builder_get_root(b);
 }
@@ -144,9 +164,7 @@ int ech_verb_compare(int argc, char **argv)
         return ECH_EXIT_DONE;
     }
     g_autoptr(GString) out = ech_report_table("run", rows, n, ech_cli_columns());
-    g_autofree EchExplainStep *steps = g_new(EchExplainStep, n);
-    for (size_t i = 0; i < n; i++)
-        steps[i] = (EchExplainStep){i ? 0 : SIZE_MAX, i};
+    g_autofree EchExplainStep *steps = steps_from_first(n);
     g_autoptr(GString) changes = ech_explain_text(rows, steps, n, ech_cli_columns());
     g_string_append_printf(out, "\n  What changed, and why\n%s", changes->str);
     for (size_t i = 1; i < n; i++) {

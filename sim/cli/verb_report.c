@@ -7,6 +7,13 @@
 #include <stdbool.h>
 #include <stdio.h>
 
+/* What the charts draw. The folders of a sweep's runs have it not. */
+static bool has_details(const char *folder)
+{
+    g_autofree char *path = g_build_filename(folder, "details.json", NULL);
+    return g_file_test(path, G_FILE_TEST_EXISTS);
+}
+
 /* A file of a result folder, which goes into a page as it is: one JSON object. */
 static char *read_json(const char *folder, const char *name, bool is_run, GError **error)
 {
@@ -41,6 +48,14 @@ int ech_verb_report(int argc, char **argv)
         return ECH_EXIT_FAILED;
     }
     g_autofree char *run = read_json(rest[0], name, name != names[0], &error);
+    if (run && name != names[0] && !has_details(rest[0])) {
+        fprintf(
+            stderr,
+            "echelon report: %s holds a run's numbers alone, as a sweep keeps them, and nothing to draw; 'echelon run' with its values as --set, and -o, makes "
+            "a page\n",
+            rest[0]);
+        return ECH_EXIT_FAILED;
+    }
     g_autofree char *details = !run ? NULL : name == names[0] ? g_strdup("{}") : read_json(rest[0], "details.json", false, &error);
     if (!details)
         return ech_cli_fail(error);

@@ -197,23 +197,7 @@ static void add_changes(JsonBuilder *b, const EchExperiment *experiment, const E
     size_t n;
     g_autofree EchExplainStep *steps =
         ech_explain_steps(rows, experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), &n);
-    ech_json_begin_array(b, "changes");
-    for (size_t i = 0; i < n; i++) {
-        g_autoptr(GPtrArray) sentences = steps[i].from == SIZE_MAX || !rows[steps[i].from].run
-                                             ? ech_explain_run(rows[steps[i].to].run)
-                                             : ech_explain_change(rows[steps[i].from].run, rows[steps[i].to].run);
-        json_builder_begin_object(b);
-        if (steps[i].from != SIZE_MAX) {
-            ech_json_add_int(b, "from", (gint64)steps[i].from);
-        }
-        ech_json_add_int(b, "to", (gint64)steps[i].to);
-        ech_json_begin_array(b, "why");
-        for (guint k = 0; k < sentences->len; k++)
-            json_builder_add_string_value(b, sentences->pdata[k]);
-        json_builder_end_array(b);
-        json_builder_end_object(b);
-    }
-    json_builder_end_array(b);
+    ech_explain_json(b, rows, steps, n);
 }
 
 JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *points, GError **error)

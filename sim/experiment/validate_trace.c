@@ -395,7 +395,7 @@ static void write_notes(const Validator *v, EchValidation *validation)
     validation->subject = hardware ? g_strdup_printf("recorded on %s", hardware) : g_strdup("recorded; the file does not say on what");
     if (hardware && !ech_device_is_product(v->device, hardware))
         note(validation,
-             "The recording was made on %s, the predictions are for %s: what the two differ in is part of every error below. Describe your own hardware with "
+             "The recording was made on %s, the predictions are for %s: what the two differ in is part of every error here. Describe your own hardware with "
              "'echelon calibrate' or a device file.",
              hardware, v->device->name);
     bool models = false, rooflines = false, links = false, pageable = false, unified = false, estimates = false, inferred = false;

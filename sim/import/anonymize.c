@@ -18,24 +18,33 @@
 
 /* ---- Words that tell nothing of whose trace it is ---- */
 
-/* Besides XLA's opcodes: what our readers, CUPTI and PyTorch write of their own accord. */
-static const char *const own_words[] = {
-    "accumulator", "activation", "address",    "alloc",     "allocation", "allocations", "allocator",    "alone",     "annotations", "apart",
-    "asked",       "async",      "autograd",   "backward",  "before",     "beside",      "bfc",          "bins",      "block",       "blocks",
-    "buffer",      "buffers",    "cache",      "caching",   "capture",    "chunks",      "collectives",  "completed", "context",     "control",
-    "core",        "cpu",        "cuda",       "data",      "decorate",   "default",     "detail",       "device",    "dma",         "done",
-    "driver",      "dtod",       "dtoh",       "empty",     "emptycache", "executable",  "expandable",   "expert",    "external",    "fills",
-    "flow",        "for",        "forward",    "free",      "function",   "fusion",      "gpu",          "gradient",  "handle",      "hbm",
-    "host",        "htod",       "htoh",       "impl",      "in",         "init",        "input",        "jax",       "kernel",      "kind",
-    "lambda",      "large",      "library",    "loop",      "main",       "managed",     "map",          "marks",     "memcpy",      "memory",
-    "memset",      "migration",  "migrations", "module",    "modules",    "nccl",        "network",      "nothing",   "nvtx",        "of",
-    "oom",         "operations", "operator",   "optimizer", "optimizers", "out",         "output",       "page",      "pageable",    "parameter",
-    "peer",        "permutes",   "pinned",     "place",     "pool",       "prefetch",    "profilerstep", "program",   "ptop",        "queue",
-    "recording",   "regions",    "release",    "request",   "requested",  "reserved",    "runtime",      "s",         "scalar",      "segment",
-    "segments",    "small",      "snapshot",   "start",     "state",      "step",        "stream",       "sums",      "sync",        "synchronisation",
-    "temporary",   "tensorflow", "the",        "thread",    "to",         "torch",       "tuple",        "type",      "unified",     "unknown",
-    "unmap",       "untouched",  "use",        "user",      "variables",  "vector",      "waits",        "was",       "what",        "wrapped",
-    "wrapper",     "write",      "xla"};
+/* Besides XLA's opcodes: what our readers, CUPTI, CUDA's calls and PyTorch write of their own accord. */
+static const char *const own_words[] = {"accumulator", "activation", "address",     "advise",      "alloc",     "allocation", "allocations",
+                                        "allocator",   "alone",      "annotations", "apart",       "asked",     "async",      "attribute",
+                                        "autograd",    "backward",   "before",      "begin",       "beside",    "bfc",        "bins",
+                                        "block",       "blocks",     "buffer",      "buffers",     "c",         "cache",      "caching",
+                                        "capture",     "chunks",     "collectives", "completed",   "context",   "control",    "core",
+                                        "cpu",         "create",     "cuda",        "data",        "decorate",  "default",    "destroy",
+                                        "detail",      "device",     "dma",         "done",        "driver",    "dtod",       "dtoh",
+                                        "empty",       "emptycache", "end",         "event",       "ex",        "executable", "expandable",
+                                        "expert",      "external",   "fills",       "flags",       "flow",      "for",        "forward",
+                                        "free",        "function",   "fusion",      "get",         "gpu",       "gradient",   "graph",
+                                        "handle",      "hbm",        "host",        "htod",        "htoh",      "impl",       "in",
+                                        "info",        "init",       "input",       "instantiate", "jax",       "kernel",     "kind",
+                                        "lambda",      "large",      "launch",      "library",     "loop",      "main",       "malloc",
+                                        "managed",     "map",        "marks",       "mem",         "memcpy",    "memory",     "memset",
+                                        "migration",   "migrations", "module",      "modules",     "nccl",      "network",    "nothing",
+                                        "nvtx",        "of",         "oom",         "operations",  "operator",  "optimizer",  "optimizers",
+                                        "out",         "output",     "page",        "pageable",    "parameter", "peer",       "permutes",
+                                        "pinned",      "pitch",      "place",       "pool",        "prefetch",  "priority",   "profilerstep",
+                                        "program",     "ptop",       "query",       "queue",       "record",    "recording",  "regions",
+                                        "register",    "release",    "request",     "requested",   "reserved",  "runtime",    "s",
+                                        "scalar",      "segment",    "segments",    "set",         "small",     "snapshot",   "start",
+                                        "state",       "step",       "stream",      "sums",        "symbol",    "sync",       "synchronisation",
+                                        "synchronize", "temporary",  "tensorflow",  "the",         "thread",    "to",         "torch",
+                                        "tuple",       "type",       "unified",     "unknown",     "unmap",     "unregister", "untouched",
+                                        "use",         "user",       "variables",   "vector",      "wait",      "waits",      "was",
+                                        "what",        "with",       "wrapped",     "wrapper",     "write",     "xla"};
 
 static GHashTable *public_words(void)
 {
@@ -51,28 +60,54 @@ static GHashTable *public_words(void)
     return words;
 }
 
-/* Every run of letters is a public word, or a function of CUDA's; digits and ASCII punctuation do not matter. */
+static bool is_word(GHashTable *words, const char *text, size_t n)
+{
+    g_autofree char *word = g_ascii_strdown(text, (gssize)n);
+    return g_hash_table_contains(words, word);
+}
+
+/* "cudaStreamWaitEvent": each part is a public word. Programs have kernels of their own that begin so. */
+static bool is_call(GHashTable *words, const char *text, size_t n)
+{
+    size_t i = strlen("cuda");
+    if (n <= i || strncmp(text, "cuda", i) != 0 || !g_ascii_isupper(text[i]))
+        return false;
+    while (i < n) {
+        size_t end = i + 1;
+        while (end < n && !g_ascii_isupper(text[end]))
+            end++;
+        if (!is_word(words, text + i, end - i))
+            return false;
+        i = end;
+    }
+    return true;
+}
+
+/* Every run of letters is a public word, or a function of CUDA's; digits and ASCII punctuation do not matter, but that three numbers in a row may be a date or
+ * the address of a machine. */
 static bool is_public(GHashTable *words, const char *text, size_t n)
 {
+    unsigned numbers = 0;
     for (size_t i = 0; i < n;) {
         if (n - i > 2 && text[i] == '0' && text[i + 1] == 'x') { /* an address */
             for (i += 2; i < n && g_ascii_isxdigit(text[i]);)
                 i++;
             continue;
         }
+        size_t end = i;
         if (!g_ascii_isalpha(text[i])) {
-            if (!g_ascii_isprint(text[i]))
+            while (end < n && g_ascii_isdigit(text[end]))
+                end++;
+            if (!g_ascii_isprint(text[i]) || (end > i && ++numbers > 2))
                 return false;
-            i++;
+            i = MAX(end, i + 1);
             continue;
         }
-        size_t end = i;
         while (end < n && g_ascii_isalpha(text[end]))
             end++;
-        g_autofree char *word = g_ascii_strdown(text + i, (gssize)(end - i));
-        bool cuda = end - i > 4 && strncmp(text + i, "cuda", 4) == 0 && g_ascii_isupper(text[i + 4]);
-        if (!cuda && !g_hash_table_contains(words, word))
+        if (!is_word(words, text + i, end - i) && !is_call(words, text + i, end - i))
             return false;
+        numbers = 0;
         i = end;
     }
     return true;
@@ -552,10 +587,13 @@ static bool stays(const Anonymizer *a, const char *key, const char *value)
                                           "stall.",
                                           ECH_STATIONARY_PROPERTY,
                                           "unplaced.",
+                                          "begin_",
                                           "end_",
                                           "peak_",
                                           "had_",
                                           "recurrence_",
+                                          "reserved_never_grew",
+                                          ECH_TRACE_BATCH,
                                           "pretended_",
                                           "inferred_",
                                           "migrations_recorded",

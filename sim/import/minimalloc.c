@@ -34,6 +34,19 @@ static Field trim(const char *text, size_t n)
     return (Field){text, n};
 }
 
+/** Owned. A quote is written twice where quotes are around it. */
+static char *text_of(Field field)
+{
+    char *text = g_malloc(field.n + 1);
+    size_t n = 0;
+    for (size_t i = 0; i < field.n; i++) {
+        text[n++] = field.text[i];
+        i += field.text[i] == '"' && i + 1 < field.n && field.text[i + 1] == '"';
+    }
+    text[n] = '\0';
+    return text;
+}
+
 /** Cuts a line at commas outside quotes into at most MAX_COLUMNS fields; the rest is dropped. */
 static size_t split_line(const char *line, size_t n, Field *fields)
 {
@@ -162,6 +175,15 @@ static bool parse_gaps(Field field, EchMinimallocRow *row, GArray *gaps, Place p
     return true;
 }
 
+/** "H2+512", as the planner of several heaps has it: a place, but no offset in the memory. */
+static bool is_in_heap(Field field)
+{
+    const char *plus = field.n > 0 && field.text[0] == 'H' ? memchr(field.text, '+', field.n) : NULL;
+    int64_t heap, offset;
+    return plus && number((Field){field.text + 1, (size_t)(plus - field.text - 1)}, &heap) &&
+           number((Field){plus + 1, (size_t)(field.text + field.n - plus - 1)}, &offset) && heap >= 0 && offset >= 0;
+}
+
 static bool parse_row(const Field *fields, size_t n, const int columns[N_COLUMNS], Place place, EchMinimallocRow *row, GArray *gaps, GError **error)
 {
     Field cell[N_COLUMNS];
@@ -171,6 +193,8 @@ static bool parse_row(const Field *fields, size_t n, const int columns[N_COLUMNS
         if (columns[c] >= 0 && (size_t)columns[c] < n)
             cell[c] = fields[columns[c]];
     }
+    if (is_in_heap(cell[COLUMN_OFFSET]))
+        cell[COLUMN_OFFSET].n = 0;
     int64_t size = 0, alignment = 0, offset = 0;
     if (!number(cell[COLUMN_LOWER], &row->lower))
         return bad_field(place, cell[COLUMN_LOWER], "a time; expected a whole number in column 'lower'", error);
@@ -226,7 +250,7 @@ EchMinimalloc *ech_minimalloc_parse(const char *data, size_t n, const char *wher
             return NULL;
         has_alignment = has_alignment || row.alignment > 0;
         bool named = columns[COLUMN_ID] >= 0 && (size_t)columns[COLUMN_ID] < n_fields;
-        row.id = named ? g_strndup(fields[columns[COLUMN_ID]].text, fields[columns[COLUMN_ID]].n) : g_strdup_printf("%u", rows->len);
+        row.id = named ? text_of(fields[columns[COLUMN_ID]]) : g_strdup_printf("%u", rows->len);
         g_array_append_val(rows, row);
     }
     if (!header) {

@@ -18,7 +18,7 @@ typedef struct {
     int64_t lower, upper; /**< Half-open, lower <= upper. */
     EchBytes size;
     EchBytes alignment; /**< 0 where not given. */
-    uint64_t offset;    /**< ECH_OFFSET_NONE where not given. */
+    uint64_t offset;    /**< ECH_OFFSET_NONE where not given, or in one of several heaps ("H2+512"). */
     uint32_t first_gap, n_gaps;
 } EchMinimallocRow;
 

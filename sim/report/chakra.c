@@ -3,6 +3,7 @@
 #include "sim/report/writers.h"
 
 #include "sim/base/error.h"
+#include "sim/trace/meets.h"
 
 /* Loops in loops; and bytes of the file, which a GByteArray must hold. */
 enum { MAX_DEPTH = 256, MAX_BYTES = 2000000000 };
@@ -29,7 +30,8 @@ typedef struct {
     uint64_t *last;       /* by queue: id of its last node, 0 none; ids begin with 1 */
     uint64_t **instances; /* by op: ids of its instances in the iterations of its loop so far */
     uint32_t *n_instances, *room;
-    GArray *deps; /* uint64_t, of the node at hand */
+    GArray *deps;        /* uint64_t, of the node at hand */
+    GHashTable *signals; /* event -> the op that signals it, + 1 */
 } Writer;
 
 static void add_number(GByteArray *node, const char *name, uint32_t field, uint64_t value)
@@ -131,20 +133,29 @@ static void add_dep(Writer *writer, uint64_t id)
         g_array_append_val(writer->deps, id);
 }
 
+/* On the instance of @op that is @back before its last, where there is one. */
+static void add_instance_dep(Writer *writer, EchId op, uint32_t back)
+{
+    uint32_t n = writer->n_instances[op];
+    if (back < n)
+        add_dep(writer, writer->instances[op][n - 1 - back]);
+}
+
 static void find_deps(Writer *writer, const EchOp *op)
 {
     g_array_set_size(writer->deps, 0);
     add_dep(writer, writer->last[op->queue]);
+    guint signal = op->kind == ECH_OP_WAIT ? GPOINTER_TO_UINT(g_hash_table_lookup(writer->signals, GUINT_TO_POINTER(op->target))) : 0;
+    if (signal > 0)
+        add_instance_dep(writer, signal - 1, 0);
     for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++) {
         const EchDep *dep = &ech_trace_deps(writer->trace)[d];
-        uint32_t n = writer->n_instances[dep->op];
         /* Of the same iteration: the last instance; of one before: further back, where there was one. In its own iteration the op at hand has no instance yet.
          */
         uint32_t back = dep->distance;
         if (back > 0 && dep->op >= (EchId)(op - ech_trace_ops(writer->trace)))
             back--;
-        if (back < n)
-            add_dep(writer, writer->instances[dep->op][n - 1 - back]);
+        add_instance_dep(writer, dep->op, back);
     }
 }
 
@@ -182,6 +193,8 @@ static uint64_t add_node(Writer *writer, EchId id)
             add_number(node, "comm_type", ATTRIBUTE_I64, (uint64_t)kind);
         if (op->collective == ECH_COLLECTIVE_PERMUTE)
             ech_diag_note(writer->diag, "permutes_written_as_sends", 1);
+        if (op->launch != ECH_NONE && *ech_meets_of(ech_trace_string(writer->trace, op->launch)))
+            ech_diag_note(writer->diag, "meetings_of_ranks_not_written", 1);
     }
     if (type == TYPE_COMP && op->kind == ECH_OP_KERNEL) {
         uint64_t work = 0, bytes = 0;
@@ -261,6 +274,8 @@ static bool add_range(Writer *writer, EchId first, EchId end, GError **error)
             /* No node; who waits for it waits for what it would have waited for, which is at least the queue before it. */
             if (writer->last[op->queue])
                 note_instance(writer, i, writer->last[op->queue]);
+            if (op->kind == ECH_OP_SIGNAL)
+                g_hash_table_insert(writer->signals, GUINT_TO_POINTER(op->target), GUINT_TO_POINTER(i + 1));
             continue;
         }
         uint64_t id = add_node(writer, i);
@@ -277,6 +292,7 @@ GByteArray *ech_report_chakra(const EchTrace *trace, size_t max_nodes, EchDiag *
     g_autofree uint64_t **instances = g_new0(uint64_t *, n + 1);
     g_autofree uint32_t *n_instances = g_new0(uint32_t, n + 1), *room = g_new0(uint32_t, n + 1);
     g_autoptr(GArray) deps = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    g_autoptr(GHashTable) signals = g_hash_table_new(NULL, NULL);
     g_autoptr(GByteArray) out = g_byte_array_new(), meta = g_byte_array_new();
     Writer writer = {.trace = trace,
                      .out = out,
@@ -286,7 +302,8 @@ GByteArray *ech_report_chakra(const EchTrace *trace, size_t max_nodes, EchDiag *
                      .instances = instances,
                      .n_instances = n_instances,
                      .room = room,
-                     .deps = deps};
+                     .deps = deps,
+                     .signals = signals};
     ech_wire_text(meta, 1, "0.0.4");
     ech_wire_varint(out, meta->len);
     g_byte_array_append(out, meta->data, meta->len);
@@ -295,6 +312,10 @@ GByteArray *ech_report_chakra(const EchTrace *trace, size_t max_nodes, EchDiag *
         g_free(instances[i]);
     if (!ok)
         return NULL;
+    if (writer.n_nodes == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "nothing but allocations is in it, of which Chakra's nodes tell nothing");
+        return NULL;
+    }
     ech_diag_remark(diag, "Chakra's nodes have no allocations and count time in microseconds");
     return g_steal_pointer(&out);
 }

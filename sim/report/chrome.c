@@ -58,6 +58,32 @@ static void append_slice(GString *out, const EchReport *report, const EchBounds 
     g_string_append(out, "}}");
 }
 
+static void name_track(GString *out, int pid, size_t tid, const char *name)
+{
+    begin_event(out, "M", pid, tid);
+    g_string_append(out, ",\"name\":\"thread_name\",\"args\":{\"name\":");
+    ech_json_append_string(out, name);
+    g_string_append(out, "}}");
+    begin_event(out, "M", pid, tid);
+    g_string_append_printf(out, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%zu}}", tid);
+}
+
+/* Iterations that are not drawn. */
+static void append_repeats(GString *out, const EchRun *run, size_t tid)
+{
+    if (run->n_skips > 0)
+        name_track(out, PID_QUEUES, tid, ECH_TRACK_REPEATS);
+    for (size_t i = 0; i < run->n_skips; i++) {
+        g_autofree char *name = ech_skip_label(run, i);
+        EchTime start = run->skips[i].time / ECH_PS_PER_NS, end = ech_skip_end(run, i) / ECH_PS_PER_NS;
+        begin_event(out, "X", PID_QUEUES, tid);
+        g_string_append_printf(out, ",\"name\":\"%s\",\"cat\":\"loop\"", name);
+        append_time(out, "ts", start * ECH_PS_PER_NS);
+        append_time(out, "dur", (end - start) * ECH_PS_PER_NS);
+        g_string_append_c(out, '}');
+    }
+}
+
 GString *ech_report_chrome(const EchReport *report)
 {
     const EchRun *run = report->run;
@@ -73,16 +99,12 @@ GString *ech_report_chrome(const EchReport *report)
     for (size_t i = 0; i < timeline->n_tracks; i++) {
         const EchTrack *track = &timeline->tracks[i];
         int pid = track->group == ECH_TRACK_QUEUE ? PID_QUEUES : PID_LINKS;
-        begin_event(out, "M", pid, i + 1);
-        g_string_append(out, ",\"name\":\"thread_name\",\"args\":{\"name\":");
-        ech_json_append_string(out, track->name);
-        g_string_append(out, "}}");
-        begin_event(out, "M", pid, i + 1);
-        g_string_append_printf(out, ",\"name\":\"thread_sort_index\",\"args\":{\"sort_index\":%zu}}", i + 1);
+        name_track(out, pid, i + 1, track->name);
     }
     g_autoptr(EchBounds) bounds = ech_report_bounds_new(report);
     for (size_t i = 0; i < timeline->n_slices; i++)
         append_slice(out, report, bounds, timeline, &timeline->slices[i]);
+    append_repeats(out, run, timeline->n_tracks + 1);
     for (size_t i = 0; i < timeline->n_flows; i++) {
         const EchSlice *ends[2] = {&timeline->slices[timeline->flows[i].from], &timeline->slices[timeline->flows[i].to]};
         for (int e = 0; e < 2; e++) {

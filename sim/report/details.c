@@ -115,6 +115,14 @@ static void choose_blocks(GPtrArray *blocks, size_t most)
         blocks->pdata[i] = blocks->pdata[begin + (i - begin) * (end - begin) / (most - begin)];
 }
 
+/* As tables call it, too, where it has nothing but a number. Owned. */
+static char *block_name(const EchTrace *trace, EchId buffer)
+{
+    g_autofree char *name = ech_report_buffer_name(trace, buffer);
+    bool untold = *name == '#' && !strchr(name, ' ') && ech_trace_buffers(trace)[buffer].resident;
+    return untold ? g_strdup_printf("%s (in use before the recording)", name) : g_steal_pointer(&name);
+}
+
 static void append_memory(GString *out, const EchReport *report, const EchMemoryRun *memory, size_t most, Names *names)
 {
     const EchRun *run = report->run;
@@ -153,7 +161,7 @@ static void append_memory(GString *out, const EchReport *report, const EchMemory
         const EchPlaced *placed = blocks->pdata[i];
         const EchBuffer *buffer = &ech_trace_buffers(report->trace)[placed->buffer];
         g_string_append_printf(out, "%s[%u,%" G_GINT64_FORMAT ",%" G_GINT64_FORMAT ",%" G_GUINT64_FORMAT ",%" G_GUINT64_FORMAT ",%u]", i ? "," : "",
-                               name_of(names, ech_report_buffer_name(report->trace, placed->buffer)), placed->begin, placed->end,
+                               name_of(names, block_name(report->trace, placed->buffer)), placed->begin, placed->end,
                                placed->place.address - base[buffer->direct] + (buffer->direct ? above : 0), placed->place.rounded, buffer->role);
     }
     g_string_append_printf(out, "],\"blocks_left_out\":%zu}", blocks->len - n);

@@ -1,6 +1,7 @@
 #include "sim/report/explain.h"
 
 #include "sim/base/units.h"
+#include "sim/report/json_out.h"
 #include "sim/report/text.h"
 
 #include <math.h>
@@ -852,6 +853,25 @@ static char *joined(const GPtrArray *sentences)
     for (guint i = 0; i < sentences->len; i++)
         g_string_append_printf(text, "%s\n", (const char *)sentences->pdata[i]);
     return g_strdup(text->str);
+}
+
+void ech_explain_json(JsonBuilder *b, const EchTableRow *rows, const EchExplainStep *steps, size_t n)
+{
+    ech_json_begin_array(b, "changes");
+    for (size_t i = 0; i < n; i++) {
+        size_t from = steps[i].from, to = steps[i].to;
+        g_autoptr(GPtrArray) sentences = from == SIZE_MAX || !rows[from].run ? ech_explain_run(rows[to].run) : ech_explain_change(rows[from].run, rows[to].run);
+        json_builder_begin_object(b);
+        if (from != SIZE_MAX)
+            ech_json_add_int(b, "from", (gint64)from);
+        ech_json_add_int(b, "to", (gint64)to);
+        ech_json_begin_array(b, "why");
+        for (guint k = 0; k < sentences->len; k++)
+            json_builder_add_string_value(b, sentences->pdata[k]);
+        json_builder_end_array(b);
+        json_builder_end_object(b);
+    }
+    json_builder_end_array(b);
 }
 
 GString *ech_explain_text(const EchTableRow *rows, const EchExplainStep *steps, size_t n, unsigned columns)

@@ -29,6 +29,8 @@ EchExplainStep *ech_explain_steps(const EchTableRow *rows, const size_t *sizes, 
 /** The run that run @index of such a grid is compared with: the one where its last axis that is not at its own base is there. */
 size_t ech_explain_base(const size_t *sizes, const size_t *const *bases, size_t n_axes, size_t index);
 
+/** The steps as the member "changes" of the object that is open: from which row to which, and the sentences. */
+void ech_explain_json(JsonBuilder *b, const EchTableRow *rows, const EchExplainStep *steps, size_t n);
 /** The steps as text in lines of at most @columns (0: ECH_TEXT_COLUMNS), each under the labels of its rows; neighbours that say the same are taken together.
  * Starts with an empty line; empty without steps. */
 GString *ech_explain_text(const EchTableRow *rows, const EchExplainStep *steps, size_t n, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;

@@ -45,7 +45,7 @@ enum {
 };
 /* Of a run: what its queues, links and memories stand below, then queues and links, then two counters a memory. Of several ranks each has a range of numbers.
  */
-enum { UUID_QUEUES = 1, UUID_LINKS, UUID_MEMORIES, UUID_WAITS, UUID_TRACKS = 100 };
+enum { UUID_QUEUES = 1, UUID_LINKS, UUID_MEMORIES, UUID_WAITS, UUID_REPEATS, UUID_TRACKS = 100 };
 #define UUIDS_OF_A_RANK (UINT64_C(1) << 32)
 
 /* Annotation names, by iid from 1. */
@@ -262,6 +262,22 @@ static void write_slice(Writer *writer, const Drawn *drawn, size_t i)
     end_slice(writer, drawn->first + UUID_TRACKS + drawn->timeline->slices[i].track, drawn->timeline->slices[i].end);
 }
 
+/* Iterations that are not drawn. */
+static void write_repeats(Writer *writer, const Drawn *drawn)
+{
+    const EchRun *run = drawn->report->run;
+    uint64_t track = drawn->first + UUID_REPEATS;
+    for (size_t i = 0; i < run->n_skips; i++) {
+        g_autofree char *name = ech_skip_label(run, i);
+        g_autoptr(GByteArray) begin = g_byte_array_new();
+        ech_wire_u64(begin, EVENT_TYPE, TYPE_BEGIN);
+        ech_wire_u64(begin, EVENT_TRACK, track);
+        ech_wire_u64(begin, EVENT_NAME_IID, intern(writer, writer->names, INTERNED_NAMES, name));
+        write_event(writer, run->skips[i].time, begin);
+        end_slice(writer, track, ech_skip_end(run, i));
+    }
+}
+
 /* Live and reserved bytes over time, where they change. @counters: track of the first memory's. */
 static void write_memories(Writer *writer, const EchRun *run, uint64_t counters)
 {
@@ -302,6 +318,8 @@ static void describe_tracks(Writer *writer, const Drawn *drawn)
         const EchTrack *track = &timeline->tracks[i];
         describe(writer, drawn->first + UUID_TRACKS + i, drawn->first + (track->group == ECH_TRACK_QUEUE ? UUID_QUEUES : UUID_LINKS), track->name, 0, false);
     }
+    if (run->n_skips > 0)
+        describe(writer, drawn->first + UUID_REPEATS, drawn->first + UUID_QUEUES, ECH_TRACK_REPEATS, 0, false);
     uint64_t counters = drawn->first + UUID_TRACKS + timeline->n_tracks;
     for (size_t i = 0; i < run->n_memories; i++) {
         g_autofree char *live = g_strdup_printf("%s live bytes", run->memories[i].name);
@@ -311,8 +329,10 @@ static void describe_tracks(Writer *writer, const Drawn *drawn)
     }
 }
 
-static void write_counters(Writer *writer, const Drawn *drawn)
+/* What is not an operation. */
+static void write_rest(Writer *writer, const Drawn *drawn)
 {
+    write_repeats(writer, drawn);
     write_memories(writer, drawn->report->run, drawn->first + UUID_TRACKS + drawn->timeline->n_tracks);
     if (!drawn->report->run->fits)
         write_failure(writer, drawn->report->run, drawn->first + UUID_MEMORIES);
@@ -344,7 +364,7 @@ GByteArray *ech_report_perfetto(const EchReport *report)
     (void)add_own_flows(&drawn, 0);
     for (size_t i = 0; i < drawn.timeline->n_slices; i++)
         write_slice(&writer, &drawn, i);
-    write_counters(&writer, &drawn);
+    write_rest(&writer, &drawn);
     drawn_clear(&drawn);
     return writer_end(&writer);
 }
@@ -498,7 +518,7 @@ GByteArray *ech_report_ranks_perfetto(const EchRanks *ranks)
     }
     for (size_t i = 0; i < ranks->n; i++) {
         write_waits(&writer, ranks, i);
-        write_counters(&writer, &drawn[i]);
+        write_rest(&writer, &drawn[i]);
         drawn_clear(&drawn[i]);
     }
     return writer_end(&writer);

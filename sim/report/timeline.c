@@ -8,6 +8,19 @@ const char *ech_slice_name(const EchTrace *trace, const EchOp *op)
     return *name ? name : ech_op_kind_name((EchOpKind)op->kind);
 }
 
+char *ech_skip_label(const EchRun *run, size_t i)
+{
+    g_autofree char *each = ech_format_time(run->skips[i].period);
+    return g_strdup_printf("%" G_GUINT64_FORMAT " iterations like the one before, %s each", run->skips[i].count, each);
+}
+
+EchTime ech_skip_end(const EchRun *run, size_t i)
+{
+    const EchSkip *skip = &run->skips[i];
+    EchTime end = ech_time_add(skip->time, ech_time_round((double)skip->period * (double)skip->count));
+    return i + 1 < run->n_skips ? MAX(MIN(end, skip[1].time), skip->time) : end;
+}
+
 char *ech_slice_label(const EchReport *report, const EchSlice *slice)
 {
     const EchSpan *span = &report->run->spans[slice->span];

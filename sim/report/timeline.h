@@ -46,5 +46,11 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchTimeline, ech_timeline_free)
 const char *ech_track_group_name(EchTrackGroup group);
 /** What an operation is called: its name, or its kind where it has none. Borrowed. */
 const char *ech_slice_name(const EchTrace *trace, const EchOp *op);
+/** Iterations that the run skipped stand on a track of their own, of this name. */
+#define ECH_TRACK_REPEATS "iterations that repeat"
+/** What skip @i of a run is called there: "40 iterations like the one before, 7 us each". Owned by the caller. */
+char *ech_skip_label(const EchRun *run, size_t i) G_GNUC_WARN_UNUSED_RESULT;
+/** When it ends: its period is rounded, and the next one does not overlap. */
+EchTime ech_skip_end(const EchRun *run, size_t i);
 /** What a slice is called: as its operation, or "waits for rank 1". Owned by the caller. */
 char *ech_slice_label(const EchReport *report, const EchSlice *slice) G_GNUC_WARN_UNUSED_RESULT;

@@ -75,17 +75,26 @@ static GBytes *write_pprof(const EchTrace *trace, const char *title, EchDiag *di
     return g_byte_array_free_to_bytes(ech_report_pprof(&report, ECH_PPROF_MEMORY));
 }
 
-/* The memory with the most bytes ever allocated, so that host staging does not hide the device's. */
-static EchId busiest_memory(const EchTrace *trace)
+static EchBytes allocated_in(const EchTrace *trace, EchId memory)
 {
-    EchId best = ECH_NONE;
+    g_autoptr(EchLifetimes) lives = ech_lifetimes_new(trace, memory);
+    return lives->total;
+}
+
+/* hbm, as 'echelon plan' has it; where nothing is allocated in it the memory with the most bytes, the host's last. */
+static EchId main_memory(const EchTrace *trace)
+{
+    EchId best = ech_trace_find_memory(trace, "hbm");
+    if (best != ECH_NONE && allocated_in(trace, best) > 0)
+        return best;
+    best = ECH_NONE;
     EchBytes most = 0;
     for (EchId m = 0; m < ech_trace_n_memories(trace); m++) {
-        g_autoptr(EchLifetimes) lives = ech_lifetimes_new(trace, m);
+        EchBytes bytes = allocated_in(trace, m);
         bool host = ech_trace_is_host(trace, m);
-        if (lives->total > most && (!host || best == ECH_NONE)) {
+        if (bytes > most && (!host || best == ECH_NONE)) {
             best = m;
-            most = host ? 0 : lives->total;
+            most = host ? 0 : bytes;
         }
     }
     return best;
@@ -107,7 +116,7 @@ static void append_cell(GString *out, const char *text)
 
 static GBytes *write_minimalloc(const EchTrace *trace, const char *title, EchDiag *diag, GError **error)
 {
-    EchId memory = busiest_memory(trace);
+    EchId memory = main_memory(trace);
     if (memory == ECH_NONE) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "%s: nothing is ever allocated, so there are no lifetimes to write", title);
         return NULL;
@@ -131,7 +140,7 @@ static GBytes *write_minimalloc(const EchTrace *trace, const char *title, EchDia
         if (buffer->direct) /* nobody's to place */
             continue;
         g_autofree char *name = g_utf8_make_valid(ech_trace_string(trace, buffer->name), -1);
-        if (!*name || g_hash_table_contains(seen, name)) { /* ids are unique */
+        while (!*name || g_hash_table_contains(seen, name)) { /* ids are unique */
             char *own = g_strdup_printf("%s#%zu", *name ? name : "b", i);
             g_free(name);
             name = own;

@@ -343,6 +343,9 @@ $ echelon alloc tests/golden/data/beside.ech -c 4GiB -a pytorch -a best_fit -a p
       "failed" : 0,
       "peak_live_bytes" : 3221225472,
       "peak_reserved_bytes" : 3221225472,
+$ for m in hbm host; do echelon alloc traces/gpt_pytorch.h100 --memory $m --allocator pytorch: | grep 'no allocator'; done
+no allocator needs less than 4.63 GiB; the recorded one held 4.99 GiB
+no allocator needs less than 0 B
 $ cd tests/golden/data; echelon compare served.pickle oom.pickle; echelon compare apart.pickle streams.pickle streams.pickle; echelon compare served.pickle oom.pickle --json | tr -d ' \n' | cut -c1-300; echo
 served.pickle -> oom.pickle
   in use at the end: 200 MiB -> 56 MiB (-144 MiB)

@@ -67,6 +67,12 @@ $ echelon import tests/fuzz/corpus/chakra/gpu.et --to chakra -o $T/anything 2>/d
 T/anything: chakra
 8 operations on 4 queues, 4 buffers
   kernel 1  copy 1  alloc 2  free 2  collective 1  mark 1
+$ echelon import traces/pipeline_pytorch.h100/rank0.pretend.gz -o $T/rank.et 2>&1 | grep written
+note meetings of ranks not written: 18
+note permutes written as sends: 9
+$ echelon import tests/fuzz/corpus/minimalloc/plain.csv -o $T/plain.et; ls $T/plain.et 2>&1 | sed "s,$T,T,"
+echelon: plain.csv: nothing but allocations is in it, of which Chakra's nodes tell nothing
+ls: cannot access 'T/plain.et': No such file or directory
 $ echelon import tests/golden/data/stream.ech -o $T/no.pftrace; ls $T/no.pftrace 2>&1 | sed "s,$T,T,"
 echelon: stream.ech: no operation has a recorded start, so there is no timeline to write; 'echelon run -o DIR' writes the simulated one
 ls: cannot access 'T/no.pftrace': No such file or directory

@@ -632,14 +632,98 @@ half -> whole
       "title" : "half the link",
       "fits" : true,
       "makespan_ps" : 600000000000,
-      "relative" : 1.0
+      "relative" : 1.0,
+      "completed" : true,
+      "bound_by" : "host link to device",
+      "critical_path" : {
+        "host link to device" : 400000000000,
+        "host link from device" : 100000000000,
+        "matrix unit" : 100000000000
+      },
+      "needs" : {
+        "hbm" : {
+          "bytes" : 3000000000,
+          "available_bytes" : 4000000000,
+          "fits" : true,
+          "planned" : false
+        },
+        "host" : {
+          "bytes" : 4000000000,
+          "available_bytes" : 64000000000,
+          "fits" : true,
+          "planned" : false
+        }
+      },
+      "links" : {
+        "host" : {
+          "peers" : false,
+          "bytes_forward" : 2000000000,
+          "bytes_backward" : 2000000000,
+          "busy_forward_ps" : 400000000000,
+          "busy_backward_ps" : 237500000000,
+          "busy_ps" : 537500000000,
+          "utilisation" : 0.59259259259259256,
+          "transfers" : 4
+        }
+      }
     },
     {
       "label" : "whole",
       "title" : "half the link",
       "fits" : true,
       "makespan_ps" : 400000000000,
-      "relative" : 0.66666666666666663
+      "relative" : 0.66666666666666663,
+      "completed" : true,
+      "bound_by" : "host link to device",
+      "critical_path" : {
+        "host link to device" : 200000000000,
+        "host link from device" : 100000000000,
+        "matrix unit" : 100000000000
+      },
+      "needs" : {
+        "hbm" : {
+          "bytes" : 3000000000,
+          "available_bytes" : 4000000000,
+          "fits" : true,
+          "planned" : false
+        },
+        "host" : {
+          "bytes" : 4000000000,
+          "available_bytes" : 64000000000,
+          "fits" : true,
+          "planned" : false
+        }
+      },
+      "links" : {
+        "host" : {
+          "peers" : false,
+          "bytes_forward" : 2000000000,
+          "bytes_backward" : 2000000000,
+          "busy_forward_ps" : 200000000000,
+          "busy_backward_ps" : 200000000000,
+          "busy_ps" : 400000000000,
+          "utilisation" : 0.66666666666666663,
+          "transfers" : 4
+        }
+      }
+    }
+  ],
+  "changes" : [
+    {
+      "to" : 0,
+      "why" : [
+        "It takes 600 ms. Its critical path: host link to device 67 %, host link from device 17 %, matrix unit 17 %.",
+        "It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers."
+      ]
+    },
+    {
+      "from" : 0,
+      "to" : 1,
+      "why" : [
+        "It takes 33.3 % less time: 600 ms -> 400 ms. Along the critical path: -200 ms host link to device.",
+        "The host link to device moves the same 1.86 GiB in 200 ms instead of 400 ms: 10 GB/s instead of 5 GB/s.",
+        "The operations that changed most: 'fetch.0' 200 ms -> 100 ms, 'fetch.1' 200 ms -> 100 ms, 'store.0' 138 ms -> 100 ms."
+      ]
     }
   ]
 }
@@ -651,6 +735,22 @@ thesis.tex
 $ mkdir $T/project && for i in 1 2; do echelon run --trace tests/golden/data/stream.ech --device tpu-v5e -o $T/project >/dev/null 2>&1; touch $T/project/thesis.tex; done; ls -A $T/project | grep -c . && ls $T/project/thesis.tex | sed "s:$T:T:"
 9
 T/project/thesis.tex
+$ echelon run tests/golden/data/half.yaml --set device.memories.hbm.capacity=2GB -o $T/stopped >/dev/null 2>&1; cd $T && echelon compare whole stopped | sed -n 1,4p; echelon compare whole stopped --json | grep -e completed -e relative -e fits.*false
+  run      fits     time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  -------  ----  -------  -------  --------  ---------  -----------  -------------  -------------------
+  whole    yes    400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
+  stopped  NO    stopped           2.79 GiB   3.73 GiB            -              -  space
+      "relative" : 1.0,
+      "completed" : true,
+      "fits" : false,
+      "relative" : null,
+      "completed" : false,
+          "fits" : false,
+$ echelon run --trace tests/golden/data/apart.pickle --device h100-sxm -o $T/apart >/dev/null 2>&1; grep -o '"#[0-9]*[^,]*recording)"' $T/apart/details.json
+"#1 (in use before the recording)"
+"#2 (in use before the recording)"
+"#3 (in use before the recording)"
+"#0 (in use before the recording)"
 $ cd $T && COLUMNS=80 echelon compare half whole
                                                           hbm      host
   run    fits    time  x first  bound by                 peak      peak

@@ -275,6 +275,10 @@ START_TEST(csv_written_reads_back)
     ck_assert_int_eq(table->rows[1].lower, -4);
     ech_minimalloc_csv_print(heaps, rows, 2, false, true);
     ck_assert_str_eq(heaps->str, "id,lower,upper,size,offset\na,0,5,100,H0+48\n\"x \"\"y\"\", z\",-4,5,7,H1+12\n");
+    g_autoptr(EchMinimalloc) again = ech_minimalloc_parse(heaps->str, heaps->len, "t.csv", NULL);
+    ck_assert_ptr_nonnull(again);
+    ck_assert_uint_eq(again->rows[0].offset, ECH_OFFSET_NONE);
+    ck_assert_str_eq(again->rows[1].id, rows[1].id);
 }
 END_TEST
 
