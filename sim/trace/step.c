@@ -209,27 +209,42 @@ static GArray *optimizers_steps(const GPtrArray *kinds, EchId queue)
     return marks;
 }
 
-/* Whose optimizer's step [begin, end) begins with: the first that @owners has of what it writes, or else @fresh. All that it writes is that one's then. */
-static uint32_t owner_of(const EchTrace *trace, EchId begin, EchId end, uint32_t *owners, uint32_t fresh)
+/* What tells optimizers apart. */
+typedef struct {
+    const EchTrace *trace;
+    uint32_t *of_buffers; /* whose it is, or UINT32_MAX */
+    uint8_t *of_stacks;   /* 0: not asked, 1: in no optimizer's step, 2: in one */
+} Owners;
+
+static bool is_of_optimizer(const Owners *o, const EchOp *op)
 {
-    const EchUse *uses = ech_trace_uses(trace);
+    if (op->n_uses == 0 || op->stack >= ech_trace_n_strings(o->trace))
+        return false;
+    uint8_t *of = &o->of_stacks[op->stack];
+    if (*of == 0)
+        *of = ech_stack_is_optimizer(ech_trace_string(o->trace, op->stack)) ? 2 : 1;
+    return *of == 2;
+}
+
+/* Whose optimizer's step [begin, end) begins with: the first that has any of what it writes, or else @fresh. All that it writes is that one's then. */
+static uint32_t owner_of(const Owners *o, EchId begin, EchId end, uint32_t fresh)
+{
+    const EchUse *uses = ech_trace_uses(o->trace);
     g_autoptr(GArray) written = g_array_new(FALSE, FALSE, sizeof(EchId));
     uint32_t owner = UINT32_MAX;
     for (EchId i = begin; i < end; i++) {
-        const EchOp *op = &ech_trace_ops(trace)[i];
-        if (op->n_uses == 0 || op->stack == ECH_NONE || !ech_stack_is_optimizer(ech_trace_string(trace, op->stack)))
-            continue;
-        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-            EchId root = ech_buffer_root(ech_trace_buffers(trace), uses[u].buffer, NULL);
+        const EchOp *op = &ech_trace_ops(o->trace)[i];
+        for (uint32_t u = op->first_use; is_of_optimizer(o, op) && u < op->first_use + op->n_uses; u++) {
+            EchId root = ech_buffer_root(ech_trace_buffers(o->trace), uses[u].buffer, NULL);
             if (uses[u].access != ECH_WRITE)
                 continue;
-            owner = owner == UINT32_MAX ? owners[root] : owner;
+            owner = owner == UINT32_MAX ? o->of_buffers[root] : owner;
             g_array_append_val(written, root);
         }
     }
     owner = owner == UINT32_MAX ? fresh : owner;
     for (guint k = 0; k < written->len; k++)
-        owners[g_array_index(written, EchId, k)] = owner;
+        o->of_buffers[g_array_index(written, EchId, k)] = owner;
     return owner;
 }
 
@@ -238,15 +253,17 @@ static GArray *of_one_optimizer(const EchTrace *trace, const GPtrArray *kinds, c
 {
     g_autoptr(GArray) marks = optimizers_steps(kinds, kind->queue);
     size_t n_buffers = ech_trace_n_buffers(trace);
-    g_autofree uint32_t *owners = g_new(uint32_t, n_buffers + 1), *of = g_new(uint32_t, marks->len + 1);
-    memset(owners, 0xff, (n_buffers + 1) * sizeof *owners);
+    g_autofree uint32_t *of_buffers = g_new(uint32_t, n_buffers + 1), *of = g_new(uint32_t, marks->len + 1);
+    g_autofree uint8_t *of_stacks = g_new0(uint8_t, ech_trace_n_strings(trace) + 1);
+    memset(of_buffers, 0xff, (n_buffers + 1) * sizeof *of_buffers);
+    const Owners owners = {trace, of_buffers, of_stacks};
     /* A part of a trace begins with a mark and ends with the next of that optimizer. */
     bool part = marks->len > 1 && g_array_index(marks, EchId, 0) == 0 && g_array_index(marks, EchId, marks->len - 1) + 1 == ech_trace_n_ops(trace);
     guint whole = marks->len - part;
     uint32_t n = 0;
     for (guint i = 0; i < whole; i++) {
         EchId end = i + 1 < marks->len ? g_array_index(marks, EchId, i + 1) : (EchId)ech_trace_n_ops(trace);
-        of[i] = owner_of(trace, g_array_index(marks, EchId, i), end, owners, n);
+        of[i] = owner_of(&owners, g_array_index(marks, EchId, i), end, n);
         n += of[i] == n;
         if (n > ECH_MAX_OPTIMIZERS)
             return NULL;
