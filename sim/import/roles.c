@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { IN_MODULE = 1, IN_BACKWARD = 2, IN_OPTIMIZER = 4, LOOKED_AT = 8 };
+enum { IN_MODULE = 1, IN_BACKWARD = 2, IN_OPTIMIZER = 4, IN_HOOK = 8, LOOKED_AT = 16 }; /* IN_HOOK: an optimizer's, of a gradient */
 
 /* Of a buffer. */
 typedef struct {
@@ -37,8 +37,11 @@ static uint8_t place_of(Roles *r, EchId stack)
         g_byte_array_append(r->places, (const guint8 *)"", 1);
     if (r->places->data[stack] == 0) {
         const char *text = ech_trace_builder_peek_string(r->builder, stack);
-        r->places->data[stack] = (uint8_t)(LOOKED_AT | (ech_stack_has_module(text) ? IN_MODULE : 0) | (ech_stack_is_backward(text) ? IN_BACKWARD : 0) |
-                                           (ech_stack_is_optimizer(text) ? IN_OPTIMIZER : 0));
+        if (ech_stack_steps_in_backward(text))
+            r->places->data[stack] = LOOKED_AT | IN_OPTIMIZER | IN_HOOK;
+        else
+            r->places->data[stack] = (uint8_t)(LOOKED_AT | (ech_stack_has_module(text) ? IN_MODULE : 0) | (ech_stack_is_backward(text) ? IN_BACKWARD : 0) |
+                                               (ech_stack_is_optimizer(text) ? IN_OPTIMIZER : 0));
     }
     return r->places->data[stack];
 }
@@ -82,7 +85,7 @@ static void place_ops(Roles *r)
             before_backward = true;
         else if (place & IN_MODULE || !(place & IN_OPTIMIZER))
             before_backward = false;
-        if (place & (IN_MODULE | IN_BACKWARD) || before_backward)
+        if (place & (IN_MODULE | IN_BACKWARD) || (before_backward && !(place & IN_HOOK)))
             place &= (uint8_t)~IN_OPTIMIZER;
         r->of_ops[i] = next = place;
     }
@@ -90,7 +93,7 @@ static void place_ops(Roles *r)
 
 static void walk(Roles *r)
 {
-    bool stepping = false;
+    bool forward = true; /* since the step before: steps with none in between are one of the program's */
     uint8_t last = 0;
     for (EchId i = 0; i < ech_trace_builder_n_ops(r->builder); i++) {
         const EchOp *op = ech_trace_builder_peek_op(r->builder, i);
@@ -103,9 +106,11 @@ static void walk(Roles *r)
         if (!works(op))
             continue;
         uint8_t place = last = r->of_ops[i];
-        if ((place & IN_OPTIMIZER) && !stepping)
+        if ((place & IN_OPTIMIZER) && forward) {
             g_array_append_val(r->steps, i);
-        stepping = (place & IN_OPTIMIZER) != 0;
+            forward = false;
+        }
+        forward |= (place & (IN_MODULE | IN_BACKWARD)) == IN_MODULE || (r->first_forward == ECH_NONE && !(place & IN_OPTIMIZER));
         if ((place & IN_MODULE) && r->first_forward == ECH_NONE)
             r->first_forward = i;
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {

@@ -77,12 +77,48 @@ START_TEST(optimizers_in_turn)
 }
 END_TEST
 
+/* An optimizer for each parameter, which steps in a hook of its gradient: those of one backward pass are one step, and what they use is as it is elsewhere. */
+START_TEST(optimizers_in_hooks)
+{
+    enum { OPTIMIZERS = 70 };
+    static const char hook[] = "Optimizer.step#SGD.step\nautograd::engine::evaluate_function: torch::autograd::AccumulateGrad";
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    g_autoptr(GArray) given = g_array_new(FALSE, FALSE, sizeof(EchId));
+    EchId weights[OPTIMIZERS], moments[OPTIMIZERS], saved = ECH_NONE, gradient = ECH_NONE;
+    for (unsigned k = 0; k < OPTIMIZERS; k++) {
+        weights[k] = made_in(b, "main");
+        moments[k] = ECH_NONE;
+    }
+    for (unsigned step = 0; step < 3; step++) {
+        saved = made_in(b, forward);
+        for (unsigned k = 0; k < OPTIMIZERS; k++)
+            run_in(b, forward, weights[k], ECH_READ);
+        for (unsigned k = 0; k < OPTIMIZERS; k++) {
+            gradient = made_in(b, backward);
+            moments[k] = moments[k] == ECH_NONE ? made_in(b, hook) : moments[k];
+            run_in(b, hook, gradient, ECH_READ);
+            run_in(b, hook, moments[k], ECH_WRITE);
+            run_in(b, hook, weights[k], ECH_WRITE);
+            (void)ech_test_put(b, ECH_OP_FREE, gradient);
+        }
+        run_in(b, backward, saved, ECH_READ);
+        (void)ech_test_put(b, ECH_OP_FREE, saved);
+    }
+    ech_roles_infer(b, given);
+    ck_assert_int_eq(role(b, saved), ECH_ROLE_ACTIVATION);
+    ck_assert_int_eq(role(b, gradient), ECH_ROLE_GRADIENT);
+    ck_assert_int_eq(role(b, weights[1]), ECH_ROLE_PARAMETER);
+    ck_assert_int_eq(role(b, moments[1]), ECH_ROLE_OPTIMIZER);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("roles");
     TCase *tcase = tcase_create("all");
     tcase_add_test(tcase, saved_unread);
     tcase_add_test(tcase, optimizers_in_turn);
+    tcase_add_test(tcase, optimizers_in_hooks);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
