@@ -1028,8 +1028,9 @@ static void tell_step(Advise *a, JsonObject *run, GPtrArray *said)
     if (!steps)
         return;
     a->advice->n_steps = json_array_get_length(steps);
-    const char *name = ech_member_text(json_array_get_object_element(steps, (guint)a->advice->n_steps - 1), "name");
-    a->advice->step = g_strconcat(name, ech_mark_is_optimizer(name) ? " to the next" : "", NULL);
+    JsonObject *last = json_array_get_object_element(steps, (guint)a->advice->n_steps - 1);
+    const char *name = ech_member_text(last, "name");
+    a->advice->step = g_strconcat(name, ech_step_until(name, json_object_has_member(last, "of_several_optimizers")), NULL);
     g_autofree char *time = ech_format_time(a->advice->base.makespan);
     g_ptr_array_insert(said, (gint)MIN(said->len, 1u),
                        g_strdup_printf("Its last step, %zu of %zu, from %s, takes %s: times below are of that step, memory is of the whole.",

@@ -981,7 +981,7 @@ static bool take_step(const EchCase *c, EchReplayOptions *options, EchResult *re
     g_free(result->title);
     result->title = title;
     ech_diag_remark(result->pass_diag, "%s of %zu alone, from %s%s: what was asked for before is held as it was then, and takes no time here", which->str, n,
-                    name, ech_mark_is_optimizer(name) ? " to the next" : "");
+                    name, ech_step_until(name, steps[first].others));
     result->whole = result->trace;
     result->trace = part;
     options->whole = result->whole;

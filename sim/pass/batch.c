@@ -479,6 +479,14 @@ static void write_ops(Writer *w)
 
 /* ---- the pass ---- */
 
+static bool steps_in_backward(const EchTrace *trace)
+{
+    bool steps = false;
+    for (size_t i = 0; i < ech_trace_n_strings(trace) && !steps; i++)
+        steps = ech_stack_steps_in_backward(ech_trace_string(trace, (EchId)i));
+    return steps;
+}
+
 /* Why the trace stays as it is; NULL: it changes. */
 static char *why_not(const Writer *w, bool any)
 {
@@ -502,13 +510,15 @@ static char *why_not(const Writer *w, bool any)
         return g_strdup("it has loops, as no program has that runs as it is written");
     if (w->parts > 1 && w->turns->len == 0)
         return g_strdup("it has no backward pass, whose gradients parts would add up");
+    if (w->parts > 1 && steps_in_backward(s->t))
+        return g_strdup("its optimizers step within the backward pass, each as its gradient is there, and leave parts none to add up");
     if (w->parts > 1 && (has_views || twice))
         return g_strdup(has_views ? "parts of what a step makes go by other names" : "it asks for an array more than once");
     if (w->parts > MOST_OPS / MAX(s->n, 1))
         return g_strdup_printf("in so many parts it would have more than %u million operations", MOST_OPS / 1000000u);
     if (w->times == 0)
         return g_strdup("how many rows its batch has is not known; times=2 makes it twice as large");
-    if (rows > 0 && (now < 1 || now != floor(now)))
+    if (rows > 0 && (now < 1 || fabs(now - round(now)) > now * 1e-9)) /* rows= is a ratio by now */
         return g_strdup_printf("its batch of %" G_GUINT64_FORMAT " would be %g", rows, now);
     if (w->times == 1 && w->parts == 1)
         return rows > 0 ? g_strdup_printf("its batch is %" G_GUINT64_FORMAT " already; rows=, times= or parts= asks for another", rows)

@@ -347,10 +347,10 @@ static bool is_updated(const Pass *p, const Move *move)
     return move->writes && (move->reads || p->s.buffers[move->buffer].role == ECH_ROLE_PARAMETER) && !move->gone && !p->is_state[move->buffer];
 }
 
-/* The step on the host, once all gradients are there: parameters come back. */
+/* The step on the host, once all gradients are there: parameters come back, which is the optimizer's work as before. */
 static void put_back(const Pass *p, Step *step, EchEdit *e)
 {
-    EchId copy = ECH_NONE;
+    EchId copy = ECH_NONE, stack = ech_edit_text(e, p->s.ops[step->last].stack);
     if (step->went != ECH_NONE)
         put_wait(e, step->went);
     for (guint k = 0; k < step->moves->len; k++) {
@@ -365,6 +365,7 @@ static void put_back(const Pass *p, Step *step, EchEdit *e)
         if (p->master[move->buffer] == ECH_NONE)
             p->master[move->buffer] = buffer_there(p, e, move->buffer, true);
         copy = ech_edit_copy(e, p->from_host, p->master[move->buffer], move->buffer, MIN(move->written, p->s.buffers[move->buffer].bytes));
+        ech_trace_builder_peek_op(e->builder, copy)->stack = stack;
     }
     if (copy != ECH_NONE)
         put_wait(e, copy);

@@ -659,7 +659,23 @@ static bool is_gathering(const EchSurvey *s, EchId op)
     return strstr(ech_trace_string(s->t, s->ops[op].stack), "FSDP::all_gather") != NULL;
 }
 
-/* What torch.utils.checkpoint runs again before op @op of a module, whoever asks for it: kernels of that call that lie before it, behind the last that ran. */
+/* Whether the host waits for the device in @op, as where it has to know how much a mask picks. */
+static bool is_for_device(const EchSurvey *s, EchId op)
+{
+    const EchOp *o = &s->ops[op];
+    bool on_host = o->queue != ECH_NONE && ech_trace_queues(s->t)[o->queue].kind == ECH_QUEUE_HOST;
+    return o->kind == ECH_OP_WAIT && on_host && o->n_deps > 0 && o->target == ECH_NONE && o->launch == ECH_NONE;
+}
+
+static void wait_again(Writer *w, EchId op)
+{
+    (void)ech_trace_builder_op(w->b, ech_edit_op(&w->e, op));
+    depend(w, w->e.last_core);
+    w->ran[op] = true;
+}
+
+/* What torch.utils.checkpoint runs again before op @op of a module, whoever asks for it: kernels of that call that lie before it, behind the last that ran, and
+ * what the host waits for there. */
 static void run_along(Writer *w, EchId op, EchId site)
 {
     const EchSurvey *s = w->s;
@@ -680,6 +696,8 @@ static void run_along(Writer *w, EchId op, EchId site)
         bool kernel = s->ops[i].kind == ECH_OP_KERNEL && s->ops[i].queue == s->core && !w->ran[i];
         if (kernel && (w->r->asked.products || !ech_survey_has_products(s, i)) && !is_gathering(s, i))
             put_along(w, i, site);
+        else if (is_for_device(s, i) && !w->ran[i] && w->e.last_core != ECH_NONE)
+            wait_again(w, i);
     }
 }
 

@@ -43,7 +43,7 @@ EchStep *ech_report_steps(const EchReport *report, size_t *ret_n)
     g_autofree bool *whole = g_new0(bool, n);
     for (size_t i = 0; i < n; i++) {
         const EchOp *mark = &ops[parts[i].mark], *next = parts[i].next != ECH_NONE ? &ops[parts[i].next] : NULL;
-        steps[i] = (EchStep){.name = ech_trace_string(trace, mark->name), .recorded = ECH_TIME_NONE};
+        steps[i] = (EchStep){.name = ech_trace_string(trace, mark->name), .others = parts[i].others, .recorded = ECH_TIME_NONE};
         if (next && mark->recorded.start != ECH_TIME_NONE && next->recorded.start != ECH_TIME_NONE && next->recorded.start >= mark->recorded.start)
             steps[i].recorded = next->recorded.start - mark->recorded.start;
         else if (!next && mark->recorded.duration != ECH_TIME_NONE)
@@ -109,8 +109,8 @@ void ech_report_append_steps(GString *out, const EchReport *report, unsigned col
         g_autofree char *time = ech_format_time(steps[i].end - steps[i].start);
         g_autofree char *recorded = steps[i].recorded != ECH_TIME_NONE ? ech_format_time(steps[i].recorded) : NULL;
         g_autoptr(GString) line = g_string_new(NULL);
-        g_string_append_printf(line, "%s from %s%s, %" G_GUINT64_FORMAT " kernels", time, steps[i].name,
-                               ech_mark_is_optimizer(steps[i].name) ? " to the next" : "", steps[i].kernels);
+        g_string_append_printf(line, "%s from %s%s, %" G_GUINT64_FORMAT " kernels", time, steps[i].name, ech_step_until(steps[i].name, steps[i].others),
+                               steps[i].kernels);
         if (steps[i].peak > 0) {
             g_autofree char *peak = ech_format_bytes(steps[i].peak);
             g_string_append_printf(line, ", at most %s", peak);
@@ -131,6 +131,8 @@ void ech_report_build_steps(JsonBuilder *b, const EchReport *report)
     for (size_t i = 0; i < n; i++) {
         json_builder_begin_object(b);
         ech_json_add_text(b, "name", steps[i].name);
+        if (steps[i].others)
+            ech_json_add_bool(b, "of_several_optimizers", true);
         ech_json_add_int(b, "start_ps", steps[i].start);
         ech_json_add_int(b, "duration_ps", steps[i].end - steps[i].start);
         if (steps[i].recorded != ECH_TIME_NONE)

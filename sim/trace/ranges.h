@@ -24,3 +24,9 @@ static inline bool ech_stack_is_optimizer(const char *stack)
 {
     return strstr(stack, ECH_RANGE_OPTIMIZER) != NULL;
 }
+/** Whether an optimizer's step is within a node of the backward pass, a hook of the gradient that it takes, and not around it, as with a closure. */
+static inline bool ech_stack_steps_in_backward(const char *stack)
+{
+    const char *step = strstr(stack, ECH_RANGE_OPTIMIZER), *node = step ? strstr(stack, ECH_RANGE_BACKWARD) : NULL;
+    return node && step < node;
+}

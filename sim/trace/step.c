@@ -1,5 +1,6 @@
 #include "sim/trace/step.h"
 
+#include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/trace/ranges.h"
 
@@ -164,6 +165,120 @@ static GPtrArray *kinds_of(const EchTrace *trace)
     return kinds;
 }
 
+/* Whether steps of all of @others, bits, stand between any two of @optimizer's. */
+static bool has_in_between(const uint32_t *of, size_t n, uint32_t optimizer, uint64_t others)
+{
+    uint64_t seen = others;
+    for (size_t i = 0; i < n; i++) {
+        if (of[i] != optimizer)
+            seen |= UINT64_C(1) << of[i];
+        else if ((seen & others) != others)
+            return false;
+        else
+            seen = 0;
+    }
+    return true;
+}
+
+uint32_t ech_steps_of_program(const uint32_t *of, size_t n)
+{
+    size_t counts[ECH_MAX_OPTIMIZERS] = {0};
+    uint64_t twice = 0;
+    for (size_t i = 0; i < n; i++)
+        if (++counts[of[i]] == 2)
+            twice |= UINT64_C(1) << of[i];
+    if ((twice & (twice - 1)) == 0)
+        return UINT32_MAX;
+    uint32_t best = UINT32_MAX;
+    for (uint32_t k = 0; k < ECH_MAX_OPTIMIZERS; k++)
+        if ((twice >> k & 1) && (best == UINT32_MAX || counts[k] > counts[best]) && has_in_between(of, n, k, twice & ~(UINT64_C(1) << k)))
+            best = k;
+    return best;
+}
+
+/* The steps of optimizers of all kinds in one queue. */
+static GArray *optimizers_steps(const GPtrArray *kinds, EchId queue)
+{
+    GArray *marks = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (guint i = 0; i < kinds->len; i++) {
+        const Kind *kind = kinds->pdata[i];
+        if (kind->by == BY_OPTIMIZER && kind->queue == queue)
+            g_array_append_vals(marks, kind->ops->data, kind->ops->len);
+    }
+    g_array_sort(marks, ech_compare_u32);
+    return marks;
+}
+
+/* What tells optimizers apart. */
+typedef struct {
+    const EchTrace *trace;
+    uint32_t *of_buffers; /* whose it is, or UINT32_MAX */
+    uint8_t *of_stacks;   /* 0: not asked, 1: in no optimizer's step, 2: in one */
+} Owners;
+
+static bool is_of_optimizer(const Owners *o, const EchOp *op)
+{
+    if (op->n_uses == 0 || op->stack >= ech_trace_n_strings(o->trace))
+        return false;
+    uint8_t *of = &o->of_stacks[op->stack];
+    if (*of == 0)
+        *of = ech_stack_is_optimizer(ech_trace_string(o->trace, op->stack)) ? 2 : 1;
+    return *of == 2;
+}
+
+/* Whose optimizer's step [begin, end) begins with: the first that has any of what it writes, or else @fresh. All that it writes is that one's then. */
+static uint32_t owner_of(const Owners *o, EchId begin, EchId end, uint32_t fresh)
+{
+    const EchUse *uses = ech_trace_uses(o->trace);
+    g_autoptr(GArray) written = g_array_new(FALSE, FALSE, sizeof(EchId));
+    uint32_t owner = UINT32_MAX;
+    for (EchId i = begin; i < end; i++) {
+        const EchOp *op = &ech_trace_ops(o->trace)[i];
+        for (uint32_t u = op->first_use; is_of_optimizer(o, op) && u < op->first_use + op->n_uses; u++) {
+            EchId root = ech_buffer_root(ech_trace_buffers(o->trace), uses[u].buffer, NULL);
+            if (uses[u].access != ECH_WRITE)
+                continue;
+            owner = owner == UINT32_MAX ? o->of_buffers[root] : owner;
+            g_array_append_val(written, root);
+        }
+    }
+    owner = owner == UINT32_MAX ? fresh : owner;
+    for (guint k = 0; k < written->len; k++)
+        o->of_buffers[g_array_index(written, EchId, k)] = owner;
+    return owner;
+}
+
+/* Of several optimizers (a GAN's, say) the marks of the one that steps once a step of the program; NULL where that cannot be told. */
+static GArray *of_one_optimizer(const EchTrace *trace, const GPtrArray *kinds, const Kind *kind)
+{
+    g_autoptr(GArray) marks = optimizers_steps(kinds, kind->queue);
+    size_t n_buffers = ech_trace_n_buffers(trace);
+    g_autofree uint32_t *of_buffers = g_new(uint32_t, n_buffers + 1), *of = g_new(uint32_t, marks->len + 1);
+    g_autofree uint8_t *of_stacks = g_new0(uint8_t, ech_trace_n_strings(trace) + 1);
+    memset(of_buffers, 0xff, (n_buffers + 1) * sizeof *of_buffers);
+    const Owners owners = {trace, of_buffers, of_stacks};
+    /* A part of a trace begins with a mark and ends with the next of that optimizer. */
+    bool part = marks->len > 1 && g_array_index(marks, EchId, 0) == 0 && g_array_index(marks, EchId, marks->len - 1) + 1 == ech_trace_n_ops(trace);
+    guint whole = marks->len - part;
+    uint32_t n = 0;
+    for (guint i = 0; i < whole; i++) {
+        EchId end = i + 1 < marks->len ? g_array_index(marks, EchId, i + 1) : (EchId)ech_trace_n_ops(trace);
+        of[i] = owner_of(&owners, g_array_index(marks, EchId, i), end, n);
+        n += of[i] == n;
+        if (n > ECH_MAX_OPTIMIZERS)
+            return NULL;
+    }
+    of[whole] = of[0];
+    uint32_t one = part ? of[0] : ech_steps_of_program(of, marks->len);
+    if (n < 2 || one == UINT32_MAX)
+        return NULL;
+    GArray *own = g_array_new(FALSE, FALSE, sizeof(EchId));
+    for (guint i = 0; i < marks->len; i++)
+        if (of[i] == one)
+            g_array_append_val(own, g_array_index(marks, EchId, i));
+    return own;
+}
+
 EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n)
 {
     *ret_n = 0;
@@ -171,12 +286,15 @@ EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n)
     const Kind *kind = best_kind(kinds);
     if (!kind)
         return NULL;
-    guint n = kind->ops->len - (kind->by == BY_OPTIMIZER ? 1 : 0);
+    g_autoptr(GArray) one = kind->by == BY_OPTIMIZER ? of_one_optimizer(trace, kinds, kind) : NULL;
+    const GArray *marks = one ? one : kind->ops;
+    guint n = marks->len - (kind->by == BY_OPTIMIZER ? 1 : 0);
     g_autoptr(GArray) steps = g_array_new(FALSE, FALSE, sizeof(EchTraceStep));
     for (guint i = 0; i < n; i++) {
-        EchTraceStep step = {.mark = g_array_index(kind->ops, EchId, i), .end = (EchId)ech_trace_n_ops(trace), .next = ECH_NONE, .last = ECH_NONE};
-        if (i + 1 < kind->ops->len)
-            step.next = step.end = g_array_index(kind->ops, EchId, i + 1);
+        EchTraceStep step = {
+            .mark = g_array_index(marks, EchId, i), .end = (EchId)ech_trace_n_ops(trace), .next = ECH_NONE, .last = ECH_NONE, .others = one != NULL};
+        if (i + 1 < marks->len)
+            step.next = step.end = g_array_index(marks, EchId, i + 1);
         EchId copy = ECH_NONE;
         for (EchId op = step.mark; op < step.end; op++) {
             step.last = runs(&ech_trace_ops(trace)[op]) ? op : step.last;
@@ -186,7 +304,7 @@ EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n)
         if (step.last != ECH_NONE)
             g_array_append_val(steps, step);
     }
-    if (steps->len < (n < kind->ops->len ? 1 : 2))
+    if (steps->len < (n < marks->len ? 1 : 2))
         return NULL;
     *ret_n = steps->len;
     return (EchTraceStep *)(void *)g_array_steal(steps, NULL);

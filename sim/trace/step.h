@@ -8,17 +8,18 @@
 typedef struct {
     EchId mark;
     EchId end;
-    EchId next; /**< The mark of the same kind behind it, or ECH_NONE. */
-    EchId last; /**< The last of its kernels and collectives, or of its copies where it has none. */
+    EchId next;  /**< The mark of the same kind behind it, or ECH_NONE. */
+    EchId last;  /**< The last of its kernels and collectives, or of its copies where it has none. */
+    bool others; /**< It is told by an optimizer, and others step in it, too. */
 } EchTraceStep;
 /** A queue of marks: each is one run of a compiled program, called after it. */
 #define ECH_QUEUE_OF_PROGRAMS "XLA Modules"
 /** A property of the trace: how many programs the file that it was read from holds beside it. */
 #define ECH_PROGRAMS_BESIDE "programs"
 
-/** In order. An optimizer's step ends a step of the program: from one to the next is a whole one, and what follows the last is none. Where no marks are
- * called so, the runs of the program that takes longest are steps, if it ran twice and for half the time of all. NULL and 0 where no two marks of a kind tell
- * steps. g_free. */
+/** In order. An optimizer's step ends a step of the program: from one to the next is a whole one, and what follows the last is none; of several optimizers
+ * (a GAN's), told apart by what they write, from one of them to its next, with steps of all others in between. Where no marks are called so, the runs of the
+ * program that takes longest are steps, if it ran twice and for half the time of all. NULL and 0 where no two marks of a kind tell steps. g_free. */
 EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 /** Of the compiled programs that ran on the first device, by ECH_QUEUE_OF_PROGRAMS, the one that took longest in all: its name without its number ("jit_step"
  * of "jit_step(6643)"), owned by the caller; NULL: none. */
@@ -28,6 +29,18 @@ static inline bool ech_mark_is_optimizer(const char *name)
 {
     return g_str_has_prefix(name, "Optimizer.step");
 }
+/** How far a step goes that begins with the mark @name, behind that name. */
+static inline const char *ech_step_until(const char *name, bool others)
+{
+    return !ech_mark_is_optimizer(name) ? "" : others ? " to the next of that optimizer" : " to the next";
+}
+
+/** More optimizers than anybody steps by. */
+#define ECH_MAX_OPTIMIZERS 64
+/** Of optimizers' steps in order, @of[n], each below ECH_MAX_OPTIMIZERS, the optimizer whose steps end those of the program: between any two of its own stand
+ * some of each other one that steps twice at all; the most of these, and the first. UINT32_MAX: less than two optimizers step twice, or none has all others
+ * in between. */
+uint32_t ech_steps_of_program(const uint32_t *of, size_t n);
 
 /** The operations [begin, end) alone: what is alive before them is resident, what they wait for of earlier ones has been. Strings, memories, queues and buffers
  * keep their numbers; buffers that are neither alive then nor allocated later have no bytes. ECH_ERROR_UNSUPPORTED where a loop is cut. */

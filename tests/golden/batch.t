@@ -68,8 +68,8 @@ A GPT's training step with batches of 4 to 128, on four cards
 
   4, l4
     It takes 84.0 ms. Its critical path: hbm port 71 %, matrix unit 28 %.
-    It needs 2.88 GiB of hbm; at its fullest that holds 1000 MiB temporaries in use, 692 MiB optimizer state, 657 MiB
-    activations.
+    It needs 2.88 GiB of hbm; at its fullest that holds 1.13 GiB activations, 692 MiB optimizer state, 500 MiB
+    temporaries in use.
 
   4, l4 -> 8, l4
     It takes 62.0 % longer: 84.0 ms -> 136 ms. Along the critical path: +29.1 ms hbm port, +23.2 ms matrix unit.
@@ -78,7 +78,7 @@ A GPT's training step with batches of 4 to 128, on four cards
     The operations that changed most: 'cublasGemmEx' 16.3 ms -> 32.5 ms, 'cublasLtMatmul' 8.08 ms -> 16.0 ms,
     'vectorized_elementwise_kerne...1}, array<char*, 2ul>, false>' 5.10 ms -> 9.87 ms.
     Traffic of hbm: 14.9 GiB -> 21.9 GiB (1.47x).
-    hbm: 2.88 GiB -> 4.63 GiB (+1.75 GiB). At its fullest it holds +1000 MiB temporaries in use, +547 MiB activations,
+    hbm: 2.88 GiB -> 4.63 GiB (+1.75 GiB). At its fullest it holds +1.02 GiB activations, +500 MiB temporaries in use,
     +250 MiB buffers.
 
   4, l4 -> 32, l4
@@ -88,7 +88,7 @@ A GPT's training step with batches of 4 to 128, on four cards
     The operations that changed most: 'cublasGemmEx' 16.3 ms -> 129 ms, 'cublasLtMatmul' 8.08 ms -> 63.7 ms,
     'vectorized_elementwise_kerne...1}, array<char*, 2ul>, false>' 5.10 ms -> 35.9 ms.
     Traffic of hbm: 14.9 GiB -> 64.0 GiB (4.30x).
-    hbm: 2.88 GiB -> 15.2 GiB (+12.3 GiB). At its fullest it holds +6.84 GiB temporaries in use, +3.74 GiB activations,
+    hbm: 2.88 GiB -> 15.2 GiB (+12.3 GiB). At its fullest it holds +7.16 GiB activations, +3.42 GiB temporaries in use,
     +1.71 GiB buffers.
 
   4, l4 -> 64, l4
@@ -106,7 +106,7 @@ A GPT's training step with batches of 4 to 128, on four cards
     The operations that changed most: 'cublasGemmEx' 16.3 ms -> 515 ms, 'cublasLtMatmul' 8.08 ms -> 255 ms,
     'vectorized_elementwise_kerne...1}, array<char*, 2ul>, false>' 5.10 ms -> 144 ms.
     Traffic of hbm: 14.9 GiB -> 239 GiB (16.05x).
-    hbm: 2.88 GiB -> 15.5 GiB (+12.6 GiB). At its fullest it holds +6.84 GiB temporaries in use, +3.74 GiB activations,
+    hbm: 2.88 GiB -> 15.5 GiB (+12.6 GiB). At its fullest it holds +7.16 GiB activations, +3.42 GiB temporaries in use,
     +1.71 GiB buffers.
 
   128, l4 -> 128, l40s
@@ -154,15 +154,14 @@ $ echelon run --trace traces/gpt_pytorch.h100 --device l4 --engine native --step
   IT DOES NOT FIT. hbm 28.5 GiB of 22.0 GiB (130 %)
   In the steps before 'NllLossBackward0' asks for 7.81 GiB more in hbm: 20.7 GiB of 22.0 GiB are live, 20.9 GiB reserved.
   What held the memory:
-    7.81 GiB  gpt_train.py:59 (functional.py:3561)        temporary
-    3.91 GiB  gpt_train.py:49 (linear.py:134)             temporary
-    3.91 GiB  gpt_train.py:59 (functional.py:3561)        activation
-    1.25 GiB  gpt_train.py:35, 3 of them                  activation
-    1.12 GiB  gpt_train.py:35 (linear.py:134), 3 of them  activation
-     896 MiB  gpt_train.py:32 (linear.py:134), 3 of them  activation
-     512 MiB  gpt_train.py:34, 2 of them                  activation
-     256 MiB  gpt_train.py:46 (functional.py:2621)        activation
-     128 MiB  gpt_train.py:33                             activation
+    11.7 GiB  gpt_train.py:59 (functional.py:3561), 2 of them  activation
+    3.91 GiB  gpt_train.py:49 (linear.py:134)                  temporary
+    1.25 GiB  gpt_train.py:35, 3 of them                       activation
+    1.12 GiB  gpt_train.py:35 (linear.py:134), 3 of them       activation
+     896 MiB  gpt_train.py:32 (linear.py:134), 3 of them       activation
+     512 MiB  gpt_train.py:34, 2 of them                       activation
+     256 MiB  gpt_train.py:46 (functional.py:2621)             activation
+     128 MiB  gpt_train.py:33                                  activation
   (2.04 GiB of the 24 GiB of hbm are kept by the driver and the process's context.)
   What would make it fit:
     echelon advise --trace traces/gpt_pytorch.h100 --device l4 --step last --pass batch:rows=64
@@ -179,7 +178,7 @@ $ echelon run --trace traces/gpt_pytorch.h100 --device l4 --engine native --step
    4  with torch.autograd.graph.save_on_cpu(pin_memory=True): around the forward pass; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
   Not tried, since PyTorch itself tells: compile. 'echelon capture --pretend l4 --set device.memories.hbm.capacity=1TiB --with compile -o with -- COMMAND', then '--also with.PID.pretend' here; 'echelon list measures' has more.
 echelon: gpt_pytorch.h100, step 2 of 2 does not fit on l4
-{"before_the_step":true,"n":9}
+{"before_the_step":true,"n":8}
 2
 $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --engine native --set device.memories.hbm.available=3GiB | grep -A3 'set to be'
   (3 GiB of the 80 GiB of hbm were set to be available.)

@@ -45,12 +45,12 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
 
   Memory at its fullest
     hbm: 4.63 GiB live at 48.7 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
-      1000 MiB  gpt_train.py:59 (functional.py:3561), 2 of them  temporary
+      1.46 GiB  gpt_train.py:59 (functional.py:3561), 3 of them  activation
       1000 MiB  NllLossBackward0                                 temporary
-       500 MiB  gpt_train.py:59 (functional.py:3561), 2 of them  activation
        500 MiB  gpt_train.py:49 (linear.py:134)                  temporary
        348 MiB  gpt_train.py:52 (module.py:1374), 27 of them     parameter
-      1.36 GiB  in 17 more
+       346 MiB  gpt_train.py:62 (adam.py:179), 27 of them        optimizer
+      1.03 GiB  in 17 more
 
   Who asked for it (forward, recomputed, backward)
     aten::to                      33.0 ms   47.7 % ##########..........
@@ -190,7 +190,7 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   5.30 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.80 GiB, 512 MiB of it the process's context.
   It takes 118 ms, bound by host link to device (32 % of the critical path).
   - offload: 75 arrays (1.88 GiB) on the host; 75 copies there (1.88 GiB) and 75 back (1.88 GiB)
-  - offload: left 6 arrays on the device (1.65 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
+  - offload: left 9 arrays on the device (4.58 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
   - prefetch: 75 fetches from the host start earlier (1.88 GiB), by 5.23 ms of computing at most
   - prefetch: it takes up to 640 MiB more of the device's memory
 $ gzip -dc traces/gpt_pytorch.h100/gpt.pretend.gz > $T/alone.pretend; echelon info $T/alone.pretend | tail -2

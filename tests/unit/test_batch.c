@@ -19,9 +19,10 @@ enum { ROWS = 8, KB = 1 << 10, MB = 1 << 20, X = 32 * MB, Y = 64 * MB, W = 8 * M
 typedef enum { ALONE, IN_BUCKETS, AS_VIEWS } Sums;
 typedef struct {
     Sums sums;
-    unsigned steps;                    /* 0: one */
-    bool made, kept_output, inference; /* made: x is made anew for each step; kept_output: until the next step's is there */
-    bool untold, no_rows, views, twice, loop;
+    unsigned steps;                                   /* 0: one */
+    bool made, kept_output, inference;                /* made: x is made anew for each step; kept_output: until the next step's is there */
+    unsigned rows;                                    /* 0: eight */
+    bool untold, no_rows, views, twice, loop, hooked; /* hooked: the step is a hook of the gradient's */
 } Made;
 
 typedef struct {
@@ -129,7 +130,8 @@ static void optimizer(Step *s)
         use(s, s->bucket, ECH_READ, W);
         use(s, s->g, ECH_WRITE, W);
     }
-    (void)kernel(s, "step", STEP, "grid=1x1x1 block=512x1x1 elements=2097152 operand_bytes=4");
+    (void)kernel(s, "step", s->how->hooked ? STEP "\n" NODE "torch::autograd::AccumulateGrad" : STEP,
+                 "grid=1x1x1 block=512x1x1 elements=2097152 operand_bytes=4");
     use(s, g, ECH_READ, W);
     use(s, s->m, ECH_WRITE, W);
     use(s, s->w, ECH_WRITE, W);
@@ -148,7 +150,7 @@ static EchTrace *steps(const Made *how)
         s->bucket = ech_test_buffer(b, "bucket", W, ECH_ROLE_GRADIENT, true);
     s->x = how->made ? ECH_NONE : ech_test_buffer(b, "x", X, given, true);
     if (!how->no_rows)
-        ech_trace_builder_set_property(b, ECH_TRACE_BATCH, "8");
+        ech_trace_builder_printf_property(b, ECH_TRACE_BATCH, "%u", how->rows > 0 ? how->rows : 8);
     EchId loop = how->loop ? ech_test_loop(b, 1) : ECH_NONE;
     for (unsigned step = 0; step < MAX(how->steps, 1); step++) {
         if (how->made) { /* outside of modules, of nothing */
@@ -233,6 +235,7 @@ static const struct {
     {{.untold = true, .no_rows = true}, "batch:times=2", "it does not tell what its modules are given", 0},
     {{.no_rows = true}, "batch:rows=2", "how many rows its batch has is not known", 0},
     {{.inference = true, .kept_output = true}, "batch:parts=2", "it has no backward pass", 0},
+    {{.hooked = true}, "batch:parts=2", "step within the backward pass", 0},
     {{.views = true}, "batch:parts=2", "go by other names", 0},
     {{.twice = true}, "batch:parts=2", "asks for an array more than once", 0},
     {{.loop = true}, "batch:times=2", "it has loops", 0},
@@ -249,6 +252,20 @@ START_TEST(rows)
     ck_assert_int_eq(out != in, cases[_i].peak > 0);
     if (out != in)
         ck_assert_uint_eq(peak(out, device), cases[_i].peak);
+}
+END_TEST
+
+/* Any whole number of rows is one, whatever ratio it is of those that there are. */
+START_TEST(whole_numbers)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchTrace) in = steps(&(const Made){.inference = true, .kept_output = true, .rows = 50});
+    for (unsigned n = 1; n < 200; n++) {
+        g_autofree char *spec = g_strdup_printf("batch:rows=%u", n);
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){spec, NULL});
+        ck_assert_msg((out != in) == (n != 50), "%s", spec);
+    }
 }
 END_TEST
 
@@ -314,6 +331,7 @@ int main(void)
     Suite *suite = suite_create("batch");
     TCase *tc = tcase_create("batch");
     tcase_add_loop_test(tc, rows, 0, G_N_ELEMENTS(cases));
+    tcase_add_test(tc, whole_numbers);
     tcase_add_test(tc, launches);
     tcase_add_loop_test(tc, sums, ALONE, AS_VIEWS + 1);
     suite_add_tcase(suite, tc);

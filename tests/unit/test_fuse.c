@@ -135,6 +135,11 @@ START_TEST(runs_on_host)
     ck_assert_uint_eq(ech_test_peak(run, "hbm") / GB, on_host[_i].most);
     ck_assert_uint_eq(ech_test_peak(run, "host") / GB, on_host[_i].most_there);
     ck_assert_int_eq((run->makespan + ms / 2) / ms, on_host[_i].time);
+    for (size_t i = 0; i < ech_trace_n_ops(out); i++) {
+        const EchOp *op = &ech_trace_ops(out)[i];
+        if (op->kind == ECH_OP_COPY && op->memory_to == ech_trace_find_memory(out, "hbm")) /* which is the optimizer's work still */
+            ck_assert(op->stack != ECH_NONE && strstr(ech_trace_string(out, op->stack), "Optimizer.step#"));
+    }
 }
 END_TEST
 

@@ -418,7 +418,8 @@ static EchOp *named(EchTraceBuilder *b, const char *name, const char *where)
 }
 
 /* A module's kernels all run again up to the last whose result its own gradient reads, be that kept for others: parts of a call of a library, of which only the
- * first is known to use anything, what counts batches, and what clone() copies. What comes behind it does not, and products stay where they may not run. */
+ * first is known to use anything, what counts batches, and what clone() copies; and the host waits again where it did. What comes behind it does not, and
+ * products stay where they may not run. */
 START_TEST(all_of_a_module)
 {
     static const char layer[] = "aten::op\nnn.Module: layers.0 Block\nmain", conv[] = "aten::cudnn_convolution\nnn.Module: layers.0 Block\nmain",
@@ -431,6 +432,7 @@ START_TEST(all_of_a_module)
           batches = ech_test_buffer(b, "batches", 8, ECH_ROLE_PARAMETER, true), y = ech_test_buffer(b, "y", part, ECH_ROLE_TEMPORARY, false),
           made = ech_test_buffer(b, "made", part, ECH_ROLE_ACTIVATION, false), result = ech_test_buffer(b, "result", part, ECH_ROLE_ACTIVATION, false),
           behind = ech_test_buffer(b, "behind", part, ECH_ROLE_ACTIVATION, false), gradient = ech_test_buffer(b, "gradient", part, ECH_ROLE_TEMPORARY, false);
+    EchId host = ech_trace_builder_queue(b, "host", ECH_QUEUE_HOST, 0);
     ech_trace_builder_set_property(b, "host_order", "as asked");
     (void)ech_test_put(b, ECH_OP_ALLOC, y);
     make(b, ECH_WORK_MATRIX, ms, x, y, part);
@@ -449,6 +451,9 @@ START_TEST(all_of_a_module)
     (void)ech_test_put(b, ECH_OP_FREE, y);
     make(b, ECH_WORK_VECTOR, ms, made, made, part);
     (void)named(b, names[4], layer);
+    EchId waited = (EchId)ech_trace_builder_n_ops(b) - 1, wait = ech_test_put(b, ECH_OP_WAIT, ECH_NONE);
+    ech_trace_builder_dep(b, waited, 0);
+    ech_trace_builder_peek_op(b, wait)->queue = host;
     (void)ech_test_put(b, ECH_OP_ALLOC, result);
     make(b, ECH_WORK_VECTOR, ms, made, result, part);
     (void)named(b, names[5], layer);
@@ -479,6 +484,7 @@ START_TEST(all_of_a_module)
         ck_assert_msg(n == (k == 6 ? 1 : 2), "%s: %u times", names[k], n);
         ck_assert_msg(k != 0 || of_kept == 1, "%s: %u times", names[k], of_kept);
     }
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_WAIT), 2);
     g_autoptr(EchRun) run = ech_test_replay(out, device);
     ck_assert(run->completed);
 }

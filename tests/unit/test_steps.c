@@ -227,6 +227,49 @@ START_TEST(by_optimizers_of_each_parameter)
 }
 END_TEST
 
+/* A step of one of several optimizers, which writes @parameter. */
+static void step_of(EchTraceBuilder *b, EchId queue, EchId parameter)
+{
+    mark(b, queue, "Optimizer.step#Adam.step", ECH_TIME_NONE);
+    ech_test_kernel(b, ECH_TEST_MS, parameter, ECH_WRITE, 4);
+    ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack = ech_trace_builder_string(b, "Optimizer.step#Adam.step", -1);
+}
+
+/* Several optimizers of one class, told apart by what they write: a step goes from one of them to its next, with all others in between; also where it is cut
+ * out. Where none has all others in between, or there is but one, each step is one. */
+START_TEST(by_optimizers_in_turn)
+{
+    static const struct {
+        const char *order; /* which optimizer, one after the other */
+        size_t steps, kernels;
+    } cases[] = {{"aabaabaab", 2, 6}, {"abcabcabc", 2, 6}, {"aaabab", 1, 4}, {"aaaabbbbaaaabbbb", 15, 2}, {"aaaa", 3, 2}, {"aab", 2, 2}};
+    for (size_t c = 0; c < G_N_ELEMENTS(cases); c++) {
+        g_autoptr(EchTraceBuilder) b = ech_test_begin();
+        EchId host = ech_trace_builder_queue(b, "host", ECH_QUEUE_HOST, 0), module = ech_trace_builder_string(b, "nn.Module: layers.0 (Linear)", -1),
+              written[3];
+        for (size_t k = 0; k < G_N_ELEMENTS(written); k++)
+            written[k] = ech_test_buffer(b, "parameter", 4, ECH_ROLE_PARAMETER, true);
+        for (const char *at = cases[c].order; *at; at++) {
+            asked(b, ECH_TEST_MS, module);
+            step_of(b, host, written[*at - 'a']);
+        }
+        g_autoptr(EchTrace) trace = NULL;
+        size_t n, n_alone;
+        g_autofree EchStep *steps = steps_of(b, &trace, &n);
+        ck_assert_msg(n == cases[c].steps, "%s: %zu", cases[c].order, n);
+        ck_assert_uint_eq(steps[n - 1].kernels, cases[c].kernels);
+        ck_assert(steps[n - 1].others == (cases[c].kernels > 2));
+        g_autofree EchTraceStep *parts = ech_trace_steps(trace, &n);
+        GError *error = NULL;
+        g_autoptr(EchTrace) part = ech_trace_part(trace, parts[n - 1].mark, parts[n - 1].next + 1, &error);
+        ck_assert_ok(part != NULL, error);
+        g_autofree EchTraceStep *alone = ech_trace_steps(part, &n_alone);
+        ck_assert_uint_eq(n_alone, 1);
+        ck_assert(alone[0].others == (cases[c].kernels > 2));
+    }
+}
+END_TEST
+
 /* What is alive is resident, what was waited for has been, what is left has the numbers that it had. */
 START_TEST(one_alone)
 {
@@ -365,6 +408,7 @@ int main(void)
     tcase_add_test(tcase, numbered);
     tcase_add_test(tcase, by_optimizer);
     tcase_add_test(tcase, by_optimizers_of_each_parameter);
+    tcase_add_test(tcase, by_optimizers_in_turn);
     tcase_add_test(tcase, one_alone);
     tcase_add_test(tcase, no_room_before);
     tcase_add_loop_test(tcase, alone_as_in_the_whole, 0, G_N_ELEMENTS(captures));
