@@ -12,6 +12,7 @@ typedef struct {
     EchDevice *device;
     char *device_word;   /**< Its name or file as `echelon run` takes it. */
     char **settings;     /**< Likewise, "device.PATH=VALUE", NULL-terminated. */
+    char *set_words;     /**< They as words of a shell: " --set device.PATH=VALUE". */
     char *as_run;        /**< Both, as words of a shell: " --device NAME --set device.PATH=VALUE". */
     int code;            /**< Its exit status; 128 and the signal's number where one ended it. */
     GPtrArray *runs;     /**< Paths of captures, PREFIX.PID.pretend, sorted. */

@@ -466,7 +466,8 @@ static bool load_device(const Words *w, EchCaptured *ret, GError **error)
     ret->settings = g_strv_builder_end(of_run);
     ret->device_word = g_strdup(is_tpu(ret->device) ? ret->device->name : w->device);
     g_autofree char *word = ech_shell_word(ret->device_word);
-    ret->as_run = g_strdup_printf(" --device %s%s", word, shown->str);
+    ret->set_words = g_strdup(shown->str);
+    ret->as_run = g_strdup_printf(" --device %s%s", word, ret->set_words);
     return true;
 }
 
@@ -521,11 +522,7 @@ static int pretend(const Words *w)
         return ech_cli_fail(error);
     bool tpu = is_tpu(captured.device);
     g_autofree char *word = ech_shell_word(captured.device_word);
-    g_autoptr(GString) options = g_string_new(NULL);
-    for (char **setting = captured.settings; *setting; setting++) {
-        g_autofree char *shown = ech_shell_word(*setting);
-        g_string_append_printf(options, " --set %s", shown);
-    }
+    g_autoptr(GString) options = g_string_new(captured.set_words);
     if (w->gpus > 0)
         g_string_append_printf(options, " --gpus %d", w->gpus);
     if (w->world > 0)
@@ -680,6 +677,7 @@ void ech_captured_clear(EchCaptured *captured)
     g_clear_pointer(&captured->device, ech_device_free);
     g_clear_pointer(&captured->device_word, g_free);
     g_clear_pointer(&captured->settings, g_strfreev);
+    g_clear_pointer(&captured->set_words, g_free);
     g_clear_pointer(&captured->as_run, g_free);
     g_clear_pointer(&captured->log, g_free);
 }

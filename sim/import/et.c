@@ -1,5 +1,6 @@
 #include "sim/import/et.h"
 
+#include "sim/base/fnv.h"
 #include "sim/base/hash.h"
 #include "sim/base/heap.h"
 #include "sim/import/capture.h"
@@ -114,18 +115,9 @@ void ech_et_rank_of(EchEt *et, const char *path)
     }
 }
 
-/* FNV-1a: the same in every process, as files are. */
-static uint64_t number_for(const void *bytes, size_t n)
-{
-    uint64_t number = UINT64_C(14695981039346656037);
-    for (size_t i = 0; i < n; i++)
-        number = (number ^ ((const uint8_t *)bytes)[i]) * UINT64_C(1099511628211);
-    return number;
-}
-
 uint64_t ech_et_group(const char *name, size_t n)
 {
-    return n > 0 ? number_for(name, n) : 0;
+    return n > 0 ? ech_fnv(ECH_FNV, name, n) : 0;
 }
 
 void ech_et_property(EchEt *et, const char *key, const char *value)
@@ -476,7 +468,7 @@ static EchId meeting_of(Maker *maker, const EchEtNode *node)
     uint64_t ends[3] = {node->comm_src ? node->comm_src : maker->et->rank, node->comm_dst ? node->comm_dst : maker->et->rank, (uint64_t)node->comm_tag};
     if (message && (!peer_of(node) || !ends[0] || !ends[1]))
         return ECH_NONE;
-    EchMeeting meeting = {.group = message ? number_for(ends, sizeof ends) : node->comm_group, .sends = sends, .buffer = sends ? UINT64_MAX : 0};
+    EchMeeting meeting = {.group = message ? ech_fnv(ECH_FNV, ends, sizeof ends) : node->comm_group, .sends = sends, .buffer = sends ? UINT64_MAX : 0};
     uint64_t *times = g_hash_table_lookup(maker->met, &meeting.group);
     if (!times) {
         times = g_new0(uint64_t, 1);

@@ -1,5 +1,6 @@
 #include "sim/trace/trace.h"
 
+#include "sim/base/fnv.h"
 #include "sim/base/hash.h"
 #include "sim/trace/file.h"
 #include "sim/trace/verify.h"
@@ -303,8 +304,7 @@ static GHashTable *index_properties(const GPtrArray *properties)
 static void hash_piece(const char *text, size_t n, void *data)
 {
     uint64_t *hash = data;
-    for (size_t i = 0; i < n; i++)
-        *hash = (*hash ^ (uint8_t)text[i]) * UINT64_C(1099511628211);
+    *hash = ech_fnv(*hash, text, n);
 }
 
 uint64_t ech_trace_hash(const EchTrace *trace)
@@ -313,7 +313,7 @@ uint64_t ech_trace_hash(const EchTrace *trace)
     uint64_t hash = atomic_load(&trace->hash);
     if (hash != 0)
         return hash;
-    hash = UINT64_C(14695981039346656037);
+    hash = ECH_FNV;
     ech_trace_file_stream(trace, hash_piece, &hash);
     atomic_store(&((EchTrace *)(uintptr_t)trace)->hash, hash);
     return hash;
