@@ -6,7 +6,8 @@
 #            four files, together below 16 MB
 #   ECHELON  the program; without it the tree's release build, else a bundle (bundle/echelon-*.tar.xz in the tree) is unpacked
 # environment: BUDGET seconds for all of it (540); WORK folder to work in (/tmp/echelon-session); EARLIER a session.tar.gz of an earlier call on the same
-#   GPU, to go on with; PYTHON (python3); REPEAT measured replays of each case (10); SHIPPED=1 leaves out programs that do not ship with the tree.
+#   GPU, to go on with; PYTHON (python3); REPEAT measured replays of each case (10); SHIPPED=1 leaves out programs that do not ship with the tree;
+#   STAGES names of stages, and no others ("suite measures").
 #   Every stage has a time limit, is done once, and stops no other. Exit code: 0 if all went well, 77 without a GPU.
 # on a machine that is lent for minutes, bare and cut off from the network. Before, at home, in the tree:
 #   cmake --workflow --preset bundle && mkdir -p bundle gpu_aot && cp build/bundle/echelon-*.tar.xz bundle/     (24 MB; runs on glibc 2.36 or newer)
@@ -90,6 +91,7 @@ failed=0
 stage() {
   local stage=$1 limit=$2 before=$SECONDS code last
   shift 2
+  case " ${STAGES:-$stage} " in *" $stage "*) ;; *) return 0 ;; esac
   if [ -f "$work/done/$stage" ]; then
     say "$stage: done by an earlier call"
     return 0
@@ -252,6 +254,17 @@ pretended_torch() {
     gzip -9f "$work"/captures/torch/pretended.*.pretend
 }
 
+# Memory and time with each measure done by hand, and the largest batch; JAX's programs with state and activations on the host, checkpointed, not.
+torch_measures() {
+  has_module torch || { echo "no PyTorch here"; return 1; }
+  "$python" "$here/traces/capture/gpu/measures.py" --out "$work/captures/measures" --most "$1"
+}
+
+jax_offload() {
+  has_module jax || { echo "no JAX here"; return 1; }
+  "$python" "$here/traces/capture/gpu/jax_offload.py" --out "$work/captures/jax_offload" --most "$1" --profile "gpt unrolled inputs"
+}
+
 # Captures are text: a tenth is left of them. An empty one is none.
 shrink() {
   local file some=1
@@ -304,7 +317,7 @@ summary() {
 
 device_name=$name
 export here work echelon python device_name
-export -f environment grow_memory check_engine suite has_module torch_captures jax_captures cupti_torch cupti_jax jax_without_graphs cupti_torch_graph cupti_torch_pool cupti_managed overhead pretended_torch shrink validate
+export -f environment grow_memory check_engine suite has_module torch_captures jax_captures cupti_torch cupti_jax jax_without_graphs cupti_torch_graph cupti_torch_pool cupti_managed overhead pretended_torch torch_measures jax_offload shrink validate
 rm -f "$work/left.md" "$work/done/engine" # This machine may be another one
 keep_packing &
 packer=$!
@@ -329,6 +342,8 @@ stage overhead 60 overhead
 stage cupti-torch-graph 40 cupti_torch_graph
 stage cupti-torch-pool 40 cupti_torch_pool
 stage cupti-managed 30 cupti_managed
+stage measures 260 torch_measures 240
+stage jax-offload 160 jax_offload 140
 [ ! -d "$work/captures" ] || rm -f "$work/done/validate"
 stage validate 120 validate
 # What the suite had no time for, if there is some after all.

@@ -1,6 +1,6 @@
 """The programs of ../examples on a real GPU: what a step takes with everything kept on the device, recomputed, and with activations, parameters or optimizer state in pinned host memory.
 
-    python jax_offload.py --out DIR                      DIR/jax_offload.csv; DIR/NAME/, each program as XLA compiled it there
+    python jax_offload.py --out DIR                      DIR/jax_offload.csv; DIR/NAME/, each program as XLA compiled it there; with --profile NAME a profile of it, too
     echelon run --trace DIR/NAME --device h100-sxm       what echelon says of that program, which knows nothing of the times
 """
 import argparse
@@ -24,7 +24,9 @@ import jax.numpy as jnp
 
 mlp = dict(width=1024, hidden=4096, rows=4096)
 gpt = dict(layers=12, width=1024, heads=16, vocabulary=32768, batch=8, length=1024)
-again = {"mlp_offload": lambda out, args: args, "adam_offload": lambda out, args: (*out, args[3]), "gpt_step": lambda out, args: (out[0], args[1])}
+llama = dict(model="llama", layers=8, width=2048, heads=16, vocabulary=32768, batch=4, length=2048, optimizer="adam")
+again = {"mlp_offload": lambda out, args: args, "adam_offload": lambda out, args: (*out, args[3]), "gpt_step": lambda out, args: (out[0], args[1]),
+         "adam_layers": lambda out, args: (*out, args[2]), "checkpointed": lambda out, args: (out[0], *args[1:])}
 serial = {"xla_gpu_enable_latency_hiding_scheduler": False}
 cases = [
     ("mlp none", "mlp_offload", dict(offload="none", **mlp), {}),
@@ -40,6 +42,17 @@ cases = [
     ("gpt unrolled inputs", "gpt_step", dict(save="inputs", unroll=True, **gpt), {}),
     ("gpt unrolled offload_inputs", "gpt_step", dict(save="offload_inputs", unroll=True, **gpt), {}),
     ("gpt unrolled offload_inputs, one after another", "gpt_step", dict(save="offload_inputs", unroll=True, **gpt), serial),
+    # From here on: what a pass says of the first of each kind is held against the others
+    ("stacked adam none", "adam_layers", dict(offload="none", layers=24, width=2048, rows=8192), {}),
+    ("stacked adam whole", "adam_layers", dict(offload="whole", layers=24, width=2048, rows=8192), {}),
+    ("stacked adam layers", "adam_layers", dict(offload="layers", layers=24, width=2048, rows=8192), {}),
+    ("llama scan everything", "checkpointed", dict(save="everything", **llama), {}),
+    ("llama scan nothing", "checkpointed", dict(save="nothing", **llama), {}),
+    ("llama scan minimal", "checkpointed", dict(save="minimal", **llama), {}),
+    ("llama scan offloaded", "checkpointed", dict(save="offloaded", **llama), {}),
+    ("llama unrolled everything", "checkpointed", dict(save="everything", unroll=True, **llama), {}),
+    ("llama unrolled nothing", "checkpointed", dict(save="nothing", unroll=True, **llama), {}),
+    ("llama unrolled offloaded", "checkpointed", dict(save="offloaded", unroll=True, **llama), {}),
 ]
 
 
@@ -49,7 +62,7 @@ class Target:
     host = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
 
     @classmethod
-    def array(cls, shape, dtype="float32", host=False):
+    def array(cls, shape, dtype="float32", host=False, spec=()):
         return jax.ShapeDtypeStruct(shape, dtype, sharding=cls.host if host else cls.device)
 
 
@@ -77,16 +90,18 @@ def main():
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--most", type=float, default=90, help="seconds after which no further program is begun")
     parser.add_argument("--only", help="those whose names hold this")
+    parser.add_argument("--begin", type=int, default=0, help="number of the first one, from 0")
+    parser.add_argument("--profile", help="two more steps of the one of this name under JAX's profiler")
     args = parser.parse_args()
     os.makedirs(args.out, exist_ok=True)
     began, rows = time.monotonic(), []
-    for name, program, settings, options in cases:
+    for name, program, settings, options in cases[args.begin:]:
         if args.only and args.only not in name:
             continue
         if time.monotonic() - began > args.most:
             rows.append((name, "", "", "", "", "left, no time"))
             continue
-        inputs = out = None
+        inputs = out = None  # of the one before
         try:
             function, like = importlib.import_module(program).build(Target, **settings)
             compiled = function.lower(*like).compile(compiler_options=options or None)
@@ -105,6 +120,15 @@ def main():
                     inputs = again[program](out, inputs)
                 jax.block_until_ready(out)
                 times.append((time.perf_counter() - start) * 1e3 / args.steps)
+            if args.profile == name:
+                with jax.profiler.trace(dumped + "/profile"):
+                    for _ in range(2):
+                        out = compiled(*inputs)
+                        inputs = again[program](out, inputs)
+                    jax.block_until_ready(out)
+                for f in glob.glob(dumped + "/profile/**/*.xplane.pb", recursive=True):
+                    with open(f, "rb") as source, gzip.GzipFile(os.path.join(args.out, name.replace(", ", "-").replace(" ", "_"), "profile.xplane.pb.gz"), "wb", mtime=0) as target:
+                        shutil.copyfileobj(source, target)
             rows.append((name, "%.4f" % statistics.median(times), "%.4f" % min(times), memory.argument_size_in_bytes + memory.output_size_in_bytes - memory.alias_size_in_bytes + memory.temp_size_in_bytes,
                          memory.host_temp_size_in_bytes + memory.host_argument_size_in_bytes, ""))
         except Exception as error:
