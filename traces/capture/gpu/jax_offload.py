@@ -58,8 +58,9 @@ cases = [
 
 class Target:
     """As compile.py's, of the GPU that is here."""
-    device = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind="device")
-    host = jax.sharding.SingleDeviceSharding(jax.devices()[0], memory_kind="pinned_host")
+    mesh = jax.sharding.Mesh(jax.devices()[:1], ("data",))
+    device = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(), memory_kind="device")
+    host = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(), memory_kind="pinned_host")
 
     @classmethod
     def array(cls, shape, dtype="float32", host=False, spec=()):
