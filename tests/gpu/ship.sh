@@ -2,7 +2,7 @@
 # Puts what a session on a GPU has left into the tree, and looks whether it is of use there.
 # usage: tests/gpu/ship.sh OUT [TREE [ECHELON]]        OUT: of tests/gpu/session.sh; TREE: this one; ECHELON: the tree's release build
 # leaves configs/devices/NAME-calibrated.yaml and traces/gpu_NAME/: table.md with date and command, calibration.txt, each case's trace (.ech) and its
-#   comparison (.json.gz), captures of up to 1 MB, in which paths of that machine stand no longer. To be done by hand then: validation/cuda_engine.md and the last row of README.md's table, traces/README.md, the
+#   comparison (.json.gz), captures of up to 1 MB and JAX's programs, in which paths of that machine stand no longer. To be done by hand then: validation/cuda_engine.md and the last row of README.md's table, traces/README.md, the
 #   commit. A file calibrated on one specimen never stands in for its kind: a profile that names the product is still matched with the data-sheet file
 #   (h100-sxm, h200).
 set -eu
@@ -38,6 +38,17 @@ while read -r path; do
   [ ${#path} -lt 4 ] || expressions+=(-e "s|$(printf '%s' "$path" | sed 's/[].*^$|\\[]/\\&/g')|${neutral:0:${#path}}|g")
 done < <(sort -r "$work/paths.txt" 2>/dev/null)
 anonymous() { if [ ${#expressions[@]} -gt 0 ]; then LC_ALL=C sed "${expressions[@]}"; else cat; fi; }
+# JAX's programs are folders, as --trace takes them.
+for program in "$work"/captures/jax_offload/*/*.gz; do
+  target=$folder/${program#"$work"/captures/}
+  mkdir -p "$(dirname "$target")"
+  zcat "$program" | anonymous | gzip -9n >"$target"
+  rm "$program"
+done
+for figures in "$work"/captures/jax_offload/*.csv "$work"/captures/measures/*.csv; do
+  mkdir -p "$(dirname "$folder/${figures#"$work"/captures/}")"
+  cp "$figures" "$folder/${figures#"$work"/captures/}"
+done
 find "$work/captures" "$work/suite" -name '*.capture*' -size -1000k -o -path '*captures*' -name '*.gz' -size -1000k 2>/dev/null | while read -r capture; do
   "$echelon" info "$capture" >/dev/null || { echo "$capture cannot be read"; continue; }
   target=$folder/$(echo "${capture#"$work"/}" | sed 's,^captures/,,; s,^suite/,,; s,/,_,g')
