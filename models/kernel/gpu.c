@@ -170,6 +170,15 @@ double ech_gpu_held(const EchDevice *device, double duty)
     return least * ech_measured_duty_rate(NULL, 1 / least, duty / (1 - REST_POWER * (1 - duty)));
 }
 
+/* A card's own power has room for what its lanes multiply: in calibration an H100 and an H200 keep their highest clock through seconds of multiply-adds, and
+ * draw at most 454 and 517 of 700 W (traces/gpu_h100-sxm, gpu_h200). What a lower limit leaves them nobody measured: as products. */
+static double lanes_held(const EchGpuChip *chip)
+{
+    bool limited;
+    sustained(chip->device, &limited);
+    return limited ? chip->held : 1;
+}
+
 double ech_gpu_settled_duty(const EchDevice *device, double share)
 {
     double least = ech_gpu_held(device, 1), duty = CLAMP(share, 0, 1);
@@ -237,6 +246,7 @@ static bool chip_of(const EchDevice *device, double duty, EchGpuChip *ret)
                         .trip = LOADED * (double)(hbm->latency > 0 ? hbm->latency : 400 * ECH_PS_PER_NS) * 1e-12,
                         .start = (double)ech_gpu_start(device) * 1e-12,
                         .held = ech_gpu_held(device, duty)};
+    ret->lanes_held = lanes_held(ret);
     return true;
 }
 
@@ -475,7 +485,7 @@ static double tile_rate(const EchGpuChip *chip, const Tile *tile, const char *dt
     if (tile->arithmetic == ECH_GPU_FMA) {
         double peak = (double)ech_unit_peak(chip->vector, dtype) / 2 / chip->sms, wide = (double)ech_unit_peak(chip->vector, "f32") / 2 / chip->sms;
         double issue = chip->lanes * chip->clock * (wide > 0 ? peak / wide : 1) * intensity / (intensity + FMA_OTHERS);
-        return MIN(peak * FMA_SHARE, issue) * ech_device_number(chip->device, "kernel.fma_share", 1) * chip->held;
+        return MIN(peak * FMA_SHARE, issue) * ech_device_number(chip->device, "kernel.fma_share", 1) * chip->lanes_held;
     }
     double rate = matrix_peak(chip, dtype) / 2 / chip->sms;
     /* Of wgmma's rate mma reaches a share; f64 has no other instruction, and its rate is mma's own (PTX ISA, wgmma.mma_async: no .f64). */
@@ -969,7 +979,7 @@ static bool price_attention(const EchGpuChip *chip, const EchGpuKernel *kernel, 
                                            : 10) *
                   head,
            scores = kernel->operations / each;
-    double compute = scores * attention_fill(chip, kernel, scores) * score_seconds(chip, kernel, head, rate, lanes) / chip->held;
+    double compute = scores * attention_fill(chip, kernel, scores) * score_seconds(chip, kernel, head, rate, lanes) / (lanes ? chip->lanes_held : chip->held);
     /* Whole waves; a block that has an SM to itself leaves as much of it idle as another would take. Blocks of a causal mask are of all lengths, the longest
      * last and twice the mean: an SM is idle for half of one. */
     double waves = MAX(ceil(blocks / (chip->sms * resident)), 1), full = blocks / (chip->sms * resident);

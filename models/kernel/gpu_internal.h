@@ -14,7 +14,8 @@ typedef struct {
     bool amd;          /**< Its matrix units take f32 as it is. */
     double trip;       /**< Seconds of a trip to memory under load. */
     double start;      /**< Seconds from one kernel to the next. */
-    double held;       /**< Of the rate of products, what a limit of power below the card's own leaves: 0 to 1. */
+    double held;       /**< Of the rate of products, what the card's power leaves, or a limit below it: 0 to 1. */
+    double lanes_held; /**< Likewise where the vector unit multiplies. */
 } EchGpuChip;
 
 /** Picoseconds of @seconds, saturated. */

@@ -204,6 +204,7 @@ EchCalibration *ech_calibrate(uint64_t ordinal, const char *const *left_out, Ech
         {"pageable copies", ech_calibrate_pageable, true, false},
         {"copies both ways", ech_calibrate_both_ways, true, false},
         {"copy engines", ech_calibrate_engines, true, false},
+        {"host memory", ech_calibrate_host, true, false},
         {"device memory", ech_calibrate_memory, false, false},
         {"streaming kernels", ech_calibrate_streams, true, false},
         {"queues that wait", ech_calibrate_waits, true, false},

@@ -70,6 +70,8 @@ typedef struct {
     EchFigure both_ways;                                          /**< Pinned, both directions together. */
     EchFigure both_share;                                         /**< Part of those bytes that goes to the device. */
     unsigned engines[2];                                          /**< Copies of one direction at once. */
+    EchFigure host_rate;                                          /**< Bytes that the host's processors read and write together. */
+    unsigned processors;                                          /**< So many. */
     EchFigure read, write, both, strided, random; /**< Device memory; strided: 16 bytes of every 64, random: 16 bytes anywhere; bytes asked for. */
     EchFigure copy_on_device;                     /**< Bytes copied (each read and written). */
     EchFigure l2_read;

@@ -265,6 +265,10 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_time(w, "  ", "wait_copy_ps", c->wait_copy, "the same between a kernel and a copy, of 40 us each");
     add_time(w, "  ", "wait_passed_ps", c->wait_passed, "what a kernel takes longer that waits for what is over already");
     add_time(w, "  ", "submit_ps", c->submit, "host time of a launch");
+    if (c->host_rate.n > 0) {
+        g_autofree char *what = g_strdup_printf("an array read and another read and written, by %u processors together", c->processors);
+        add_rate(w, "  ", "processor_rate", c->host_rate, what);
+    }
     add_time(w, "  ", "synchronize_ps", c->synchronize, "host time of waiting for an idle queue");
     add_time(w, "  ", "heat_ps", c->heat, "over which it looks at its power: after a pause bf16 products have lost half of their burst");
     g_string_append(w->text, "  driver: # host times; allocators of a framework seldom come here\n");
@@ -437,6 +441,7 @@ char *ech_calibration_text(const EchCalibration *c)
         }
     }
     rate_line(text, "both ways together, pinned", c->both_ways);
+    rate_line(text, "host memory, by all processors", c->host_rate);
     rate_line(text, "device memory read", c->read);
     rate_line(text, "device memory written", c->write);
     rate_line(text, "device memory read and written", c->both);

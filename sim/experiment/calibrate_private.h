@@ -3,8 +3,8 @@
  * includes it.
  *
  * calibrate.c sets the bench up, goes through the steps and gives everything back; calibrate_bench.c times; calibrate_runtime.c measures launches, graphs and
- * allocations, calibrate_copies.c what goes over the host link, calibrate_memory.c device memory and cache, calibrate_compute.c arithmetic;
- * calibrate_file.c writes it all down. All device times come from events, all host times from the monotonic clock.
+ * allocations, calibrate_copies.c what goes over the host link, calibrate_host.c what its processors do with its memory, calibrate_memory.c device memory and
+ * cache, calibrate_compute.c arithmetic; calibrate_file.c writes it all down. All device times come from events, all host times from the monotonic clock.
  *
  * Every function that returns bool returns false with ECH_ERROR_BACKEND set.
  */
@@ -100,6 +100,8 @@ bool ech_calibrate_pageable(Bench *b, GError **error);
 bool ech_calibrate_both_ways(Bench *b, GError **error);
 bool ech_calibrate_engines(Bench *b, GError **error);
 bool ech_calibrate_interference(Bench *b, GError **error);
+/* calibrate_host.c */
+bool ech_calibrate_host(Bench *b, GError **error);
 /* calibrate_memory.c */
 bool ech_calibrate_memory(Bench *b, GError **error);
 bool ech_calibrate_streams(Bench *b, GError **error);

@@ -1372,8 +1372,8 @@ static void say_untold(Reader *r)
         g_autofree char *bytes = ech_format_bytes(r->host_work_bytes);
         ech_diag_remark(r->ret->diag,
                         "%" G_GUINT64_FORMAT
-                        " operator%s on the host's processor in the whole capture, on %s in all: what the host's memory takes for that is taken at least "
-                        "(memories.host.read and write), and the device is asked for nothing meanwhile",
+                        " operator%s on the host's processor in the whole capture, on %s in all: what the host's memory takes for that is taken at least, or "
+                        "its processor (memories.host.read and write, runtime.processor_rate), and the device is asked for nothing meanwhile",
                         r->n_host_work, r->n_host_work == 1 ? " runs" : "s run", bytes);
     }
 }

@@ -793,7 +793,7 @@ static EchTime pin_time(const EchDevice *device, EchBytes bytes, bool fresh)
     return whole_ps((double)bytes / HOST_PAGE_BYTES * page);
 }
 
-/* As fast as the memory gives and takes its bytes, by no link and without a launch. */
+/* As fast as the memory gives and takes its bytes and the processor moves them, by no link and without a launch. */
 static void price_host_work(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
     bool fresh;
@@ -804,12 +804,18 @@ static void price_host_work(const Pricer *pricer, const Map *map, Row *row, cons
         return;
     }
     const EchUse *uses = ech_trace_uses(pricer->trace);
+    double bytes = 0;
     for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
         const EchMemory *memory = map->memory[ech_trace_buffers(pricer->trace)[uses[u].buffer].memory];
         bool reads = uses[u].access == ECH_READ;
         if (memory && map->port[memory_index(map, memory)] != NOWHERE)
             row_add(row, map->port[memory_index(map, memory)], port_amount(memory, reads ? (double)uses[u].bytes : 0, reads ? 0 : (double)uses[u].bytes));
+        bytes += (double)uses[u].bytes;
     }
+    double rate = ech_device_number(map->device, "runtime.processor_rate", 0);
+    price->minimum = rate > 0 ? whole_ps(bytes / rate * ECH_PS_PER_S) : 0;
+    if (bytes > 0 && price->minimum == 0 && row->n_used == 0)
+        ech_diag_note(pricer->diag, "host_work_for_nothing", 1);
 }
 
 /* What a copy of @bytes takes of @memory's port, @direction 0 to the device and 1 from it: of the device's by the host link as measured, else @usual. */
@@ -1272,6 +1278,11 @@ static void say_what_was_assumed(const EchTrace *trace, const EchDevice *device,
                         "byte on; 'links:' of its file, or --set 'device.links.NAME={from: MEMORY, to: hbm, to_device: 25GB/s, from_device: 25GB/s}', says "
                         "what joins them",
                         unlinked, unlinked == 1 ? "y joins" : "ies join", device->name);
+    if (ech_diag_count(diag, "host_work_for_nothing") > 0)
+        ech_diag_remark(diag,
+                        "%s's file does not say what its host's memory or processor gives: operators on the host take no time here; --set "
+                        "device.runtime.processor_rate=60GB/s, say, tells it (what a program reads and writes a second by all its threads)",
+                        device->name);
     if (ech_diag_count(diag, "collectives_without_a_link") > 0)
         ech_diag_remark(diag,
                         "%s has no link between devices: collectives cost what was recorded of them, else only their memory traffic, and take longer. What "

@@ -764,7 +764,8 @@ double ech_replaying_settled_duty(const EchReplayRank *rank, const EchRun *run)
     for (size_t i = 0; i < run->n_spans; i++) {
         const EchPrice *price = &run->prices[run->spans[i].op];
         end = MAX(end, run->spans[i].end);
-        if (price->kernel_class == ECH_GPU_PRODUCT || price->kernel_class == ECH_GPU_ATTENTION) {
+        bool multiplies = price->kernel_class == ECH_GPU_PRODUCT || price->kernel_class == ECH_GPU_ATTENTION;
+        if (multiplies && (!price->on_lanes || ech_replaying_limited(rank))) { /* the card's own power has room for what lanes multiply */
             /* beside collectives they take longer, with less of the chip */
             uint64_t took = (uint64_t)MIN(run->spans[i].end - run->spans[i].start, price->alone);
             products = ech_time_add(products, (EchTime)MIN(ech_bytes_mul(took, counts[i]), (uint64_t)INT64_MAX));

@@ -20,8 +20,10 @@ trap 'rm -rf "$work"' EXIT
 tar -xzf "$out/session.tar.gz" -C "$work"
 grep -q '^calibrated: ' "$device" || { echo "$device was not calibrated"; exit 1; }
 mkdir -p "$tree/configs/devices" "$folder"
-# The session calls the device so too: `--device NAME-calibrated` finds it from now on.
-cp "$device" "$tree/configs/devices/$name.yaml"
+# The session calls the device so too: `--device NAME-calibrated` finds it from now on. What a framework takes of the host no calibration measures: it stays.
+framework=$(grep '^  eager_operator_ps:' "$tree/configs/devices/$name.yaml" 2>/dev/null || true)
+{ sed '/^  submit_ps:/q' "$device"; [ -z "$framework" ] || echo "$framework"; sed '1,/^  submit_ps:/d' "$device"; } >"$work/device.yaml"
+cp "$work/device.yaml" "$tree/configs/devices/$name.yaml"
 cp "$work/suite/table.md" "$work/suite/calibration.txt" "$folder/"
 for trace in "$work"/suite/*.ech; do
   case=$(basename "$trace" .ech)

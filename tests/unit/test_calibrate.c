@@ -48,6 +48,9 @@ START_TEST(finds_what_the_fake_is_made_of)
     NEAR(c->both_ways.median, 30e9, 0.015); /* Set-ups between copies leave the link to the other direction */
     ck_assert_uint_eq(c->engines[0], 1);
     ck_assert_uint_eq(c->engines[1], 1);
+    ck_assert_uint_eq(c->host_rate.n, 11); /* the machine's own that runs this */
+    ck_assert_double_gt(c->host_rate.median, 1e8);
+    ck_assert_uint_ge(c->processors, 1);
     NEAR(c->read.median, 1000e9, 0.001);
     NEAR(c->write.median, 900e9, 0.001);
     NEAR(c->both.median, 950e9, 0.001);

@@ -638,6 +638,14 @@ START_TEST(work_of_the_host)
     g_autoptr(EchRun) run = must_run(t, device, true), least = must_run(other->trace, device, true);
     ck_assert_int_eq(run->makespan - least->makespan, 50000 * PS_PER_US); /* and no link between */
     ck_assert_uint_eq(run->provenance.kernels[ECH_PRICE_HOST], 1);
+    /* A virtual machine's processors do not get all that memory gives; a file that has neither says so. */
+    static const char *const few[] = {"device.runtime.eager_launch_ps=10us", "device.memories.host.read=100GB/s", "device.memories.host.write=100GB/s",
+                                      "device.runtime.processor_rate=40GB/s", NULL};
+    g_autoptr(EchDevice) slow = ech_test_device("h100-sxm", few), unsaid = ech_test_device("h100-sxm-calibrated", NULL);
+    g_autoptr(EchRun) slower = must_run(t, slow, true), nothing = must_run(t, unsaid, true);
+    ck_assert_int_eq(slower->makespan - least->makespan, 125000 * PS_PER_US);
+    ck_assert_uint_eq(ech_diag_count(run->diag, "host_work_for_nothing") + ech_diag_count(slower->diag, "host_work_for_nothing"), 0);
+    ck_assert_uint_eq(ech_diag_count(nothing->diag, "host_work_for_nothing"), 1);
     must_fail(HEAD "host 3 0 1 5 5\nend\n", ":4: name 1 is not told before");
 }
 END_TEST

@@ -1061,18 +1061,16 @@ START_TEST(products_wait_for_a_second_round)
 END_TEST
 
 /* An H100's and a B200's own power hold products in a row of a tenth of a second and more, of a loop's iterations too that are not run one by one,
- * and not shorter ones; nobody says what an A100's does. */
+ * and not shorter ones, nor what lanes multiply; nobody says what an A100's does. */
 START_TEST(own_power_holds_long_products)
 {
     static const struct {
         const char *device;
         uint64_t k, trips;
         double longer;
-    } cases[] = {{"h100-sxm", 16384, 1, 1},
-                 {"h100-sxm", 131072, 1, 1 / 0.83},
-                 {"h100-sxm", 2048, 64, 1 / 0.83},
-                 {"b200", 262144, 1, 1 / 0.853},
-                 {"a100-80", 131072, 1, 1}};
+        bool lanes;
+    } cases[] = {{"h100-sxm", 16384, 1, 1, false},      {"h100-sxm", 131072, 1, 1 / 0.83, false}, {"h100-sxm", 2048, 64, 1 / 0.83, false},
+                 {"b200", 262144, 1, 1 / 0.853, false}, {"a100-80", 131072, 1, 1, false},         {"h100-sxm", 131072, 1, 1, true}};
     for (size_t c = 0; c < G_N_ELEMENTS(cases); c++) {
         g_autoptr(GError) error = NULL;
         g_autoptr(EchDevice) device = ech_device_load(cases[c].device, NULL, &error);
@@ -1083,8 +1081,8 @@ START_TEST(own_power_holds_long_products)
             if (cases[c].trips > 1)
                 add_loop(&m, m.core, 1, cases[c].trips);
             EchOp *op = ech_trace_builder_peek_op(m.b, add_kernel(&m, m.core, 2 * UINT64_C(65536) * 8192 * cases[c].k));
-            g_autofree char *launch = g_strdup_printf("product=1x65536x8192x%" G_GUINT64_FORMAT " operand_bytes=2", cases[c].k);
-            op->name = ech_trace_builder_string(m.b, "nvjet_tst_192x192_64x4_1x2_h_bz_coopB_TNT", -1);
+            g_autofree char *launch = g_strdup_printf("product=1x65536x8192x%" G_GUINT64_FORMAT " operand_bytes=%d", cases[c].k, cases[c].lanes ? 4 : 2);
+            op->name = ech_trace_builder_string(m.b, cases[c].lanes ? "ampere_sgemm_128x128_tn" : "nvjet_tst_192x192_64x4_1x2_h_bz_coopB_TNT", -1);
             op->launch = ech_trace_builder_string(m.b, launch, -1);
             g_autoptr(EchTrace) trace = finish(&m);
             EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);

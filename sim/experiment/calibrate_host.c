@@ -1,0 +1,54 @@
+/* What the host's processors read and write of memory together: what optimizers and other operators on the host go by. */
+#include <glib.h>
+#include <string.h>
+
+#include "sim/experiment/calibrate_private.h"
+
+enum { MOST_THREADS = 256 };
+
+/* A thread's part of two arrays. */
+typedef struct {
+    double *changed;
+    const double *added;
+    size_t n;
+} Part;
+
+/* Reads both, writes one, as an optimizer does: in place, so that no line is fetched only to be overwritten. */
+static void *change(void *data)
+{
+    Part *part = data;
+    for (size_t i = 0; i < part->n; i++)
+        part->changed[i] = 0.5 * part->changed[i] + part->added[i];
+    return NULL;
+}
+
+/* Nanoseconds of all parts together. */
+static double time_parts(Part *parts, unsigned n)
+{
+    GThread *threads[MOST_THREADS];
+    double begin = ech_bench_host_ns();
+    for (unsigned i = 0; i < n; i++)
+        threads[i] = g_thread_new("memory", change, &parts[i]);
+    for (unsigned i = 0; i < n; i++)
+        g_thread_join(threads[i]);
+    return ech_bench_host_ns() - begin;
+}
+
+bool ech_calibrate_host(Bench *b, GError **error)
+{
+    (void)error;
+    unsigned n = CLAMP(g_get_num_processors(), 1, MOST_THREADS);
+    size_t each = b->host_bytes / sizeof(double) / n;
+    Part parts[MOST_THREADS];
+    memset(b->pageable, 0, b->host_bytes);
+    memset(b->pinned[0], 0, b->host_bytes);
+    for (unsigned i = 0; i < n; i++)
+        parts[i] = (Part){.changed = (double *)b->pageable + i * each, .added = (const double *)b->pinned[0] + i * each, .n = each};
+    double rates[REPEATS];
+    time_parts(parts, n);
+    for (unsigned i = 0; i < REPEATS; i++)
+        rates[i] = 3.0 * (double)(each * n * sizeof(double)) / MAX(time_parts(parts, n), 1) * 1e9;
+    b->result->processors = n;
+    b->result->host_rate = ech_bench_figure(rates, REPEATS);
+    return true;
+}
