@@ -2,8 +2,8 @@
  *
  * Adam, AdamW, Adagrad and SGD run one kernel after the other over the lists of all parameters unless they are told otherwise (foreach); fused=True makes one
  * of them, which reads once what they are given and writes once what they leave. PyTorch's other optimizers have no such kind for a GPU (torch/optim, 2.15). On
- * the host (torchao's CPUOffloadOptimizer, ZeRO-Offload), gradients go there, each when it is done, parameters come back when all have gone, and the
- * optimizer's state never leaves it. */
+ * the host (torchao's CPUOffloadOptimizer, ZeRO-Offload), gradients go there, each when it is done, parameters come back, one as the next is
+ * updated, when all have gone, and the optimizer's state never leaves it. */
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
 #include "sim/trace/ranges.h"
@@ -19,8 +19,8 @@ static const char *const wheres[] = {"device", "host", NULL};
 
 static const EchParam fuse_params[] = {
     {"where", ECH_PARAM_ENUM, offsetof(FuseOptions, where), "device", NULL, NULL, wheres,
-     "device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, for a time that is not modelled: "
-     "gradients go when they are done, parameters come back, its state stays"},
+     "device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, as fast as the host's memory "
+     "or processor reads and writes each array once: gradients go when they are done, parameters come back, its state stays"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -59,6 +59,7 @@ typedef struct {
     GArray *going;   /* Going, by op */
     bool on_host;
     EchId host, to_host, from_host;
+    EchId processor; /* The host's queue */
     uint32_t n_kernels;
     bool loops;  /* Which what PyTorch runs has none of; they stay as they are. */
     bool others; /* There are lists of optimizers that have no such kind. */
@@ -258,6 +259,7 @@ static void move_states(Pass *p, EchEdit *e)
     p->host = ech_trace_builder_memory(e->builder, ech_survey_host_memory(&p->s));
     p->to_host = ech_edit_copy_queue(e, true);
     p->from_host = ech_edit_copy_queue(e, false);
+    p->processor = ech_trace_builder_queue(e->builder, "optimizer on the host", ECH_QUEUE_HOST, ech_trace_queues(p->s.t)[p->s.core].device);
     for (EchId b = 0; b < p->s.n_buffers; b++) {
         if (!p->is_state[b])
             continue;
@@ -347,10 +349,43 @@ static bool is_updated(const Pass *p, const Move *move)
     return move->writes && (move->reads || p->s.buffers[move->buffer].role == ECH_ROLE_PARAMETER) && !move->gone && !p->is_state[move->buffer];
 }
 
-/* The step on the host, once all gradients are there: parameters come back, which is the optimizer's work as before. */
+/* What the host reads and writes of all arrays of a step, each once as one kernel does, and of that the parameters, which are written. */
+static void sum_there(const Pass *p, const Step *step, EchBytes *ret_read, EchBytes *ret_written, EchBytes *ret_updated)
+{
+    *ret_read = *ret_written = *ret_updated = 0;
+    for (guint k = 0; k < step->moves->len; k++) {
+        const Move *move = &g_array_index(step->moves, Move, k);
+        EchBytes most = p->s.buffers[move->buffer].bytes, written = MIN(move->written, most);
+        if (move->gone)
+            continue;
+        *ret_read = ech_bytes_add(*ret_read, move->reads ? MIN(move->read, most) : 0);
+        *ret_written = ech_bytes_add(*ret_written, written);
+        *ret_updated = ech_bytes_add(*ret_updated, is_updated(p, move) ? written : 0);
+    }
+}
+
+/* The host updates a parameter, the @share-th part of the step's bytes, once all gradients are there. */
+static EchId put_update(const Pass *p, const Step *step, EchId master, double share, EchBytes read, EchBytes written, EchEdit *e)
+{
+    EchOp o = ech_op_init(ECH_OP_KERNEL);
+    o.queue = p->processor;
+    o.name = ech_trace_builder_string(e->builder, "optimizer on the host", -1);
+    o.stack = ech_edit_text(e, p->s.ops[step->last].stack);
+    EchId update = ech_trace_builder_op(e->builder, o);
+    ech_trace_builder_use(e->builder, master, ECH_READ, (EchBytes)(share * (double)read), ECH_PATTERN_STREAM, ECH_INFERRED);
+    ech_trace_builder_use(e->builder, master, ECH_WRITE, (EchBytes)(share * (double)written), ECH_PATTERN_STREAM, ECH_INFERRED);
+    EchId after = step->went != ECH_NONE ? step->went : e->last_core;
+    if (after != ECH_NONE)
+        ech_trace_builder_dep(e->builder, after, 0);
+    return update;
+}
+
+/* The step on the host, once all gradients are there: parameters come back one by one, which is the optimizer's work as before. */
 static void put_back(const Pass *p, Step *step, EchEdit *e)
 {
     EchId copy = ECH_NONE, stack = ech_edit_text(e, p->s.ops[step->last].stack);
+    EchBytes read, written, updated;
+    sum_there(p, step, &read, &written, &updated);
     if (step->went != ECH_NONE)
         put_wait(e, step->went);
     for (guint k = 0; k < step->moves->len; k++) {
@@ -364,8 +399,11 @@ static void put_back(const Pass *p, Step *step, EchEdit *e)
             continue;
         if (p->master[move->buffer] == ECH_NONE)
             p->master[move->buffer] = buffer_there(p, e, move->buffer, true);
-        copy = ech_edit_copy(e, p->from_host, p->master[move->buffer], move->buffer, MIN(move->written, p->s.buffers[move->buffer].bytes));
+        EchBytes bytes = MIN(move->written, p->s.buffers[move->buffer].bytes);
+        EchId update = put_update(p, step, p->master[move->buffer], (double)bytes / (double)MAX(updated, 1), read, written, e);
+        copy = ech_edit_copy(e, p->from_host, p->master[move->buffer], move->buffer, bytes);
         ech_trace_builder_peek_op(e->builder, copy)->stack = stack;
+        ech_trace_builder_dep(e->builder, update, 0);
     }
     if (copy != ECH_NONE)
         put_wait(e, copy);
@@ -453,7 +491,7 @@ static void say(const Pass *p, EchDiag *diag)
     if (p->on_host)
         ech_diag_remark(diag,
                         "fuse: the optimizer runs on the host, with %s of its state; %u of its kernels are left out, and up to %s that they handed to one "
-                        "another at a time; how long the host takes is not in it",
+                        "another at a time; the host reads and writes each array once",
                         away, p->n_kernels, size);
     else
         ech_diag_remark(diag, "fuse: %u kernels of the optimizer are %u; up to %s that they handed to one another at a time are not made", p->n_kernels,

@@ -104,7 +104,7 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    1  gradient accumulation in two         3.22 GiB         -  13.0 ms    x1.101
    2  gradient accumulation in four        2.34 GiB         -  15.5 ms    x1.311
    3+ checkpoint each block                4.08 GiB         -  19.1 ms    x1.619
-   4  optimizer on host                    3.96 GiB  1.35 GiB  19.9 ms    x1.687
+   4  optimizer on host                    3.96 GiB  1.35 GiB  25.2 ms    x2.132
    5+ weights and optimizer on host        3.95 GiB  1.01 GiB  58.9 ms    x4.994
    6+ activations on host, overlapped      4.05 GiB  2.15 GiB   102 ms    x8.648
    7+ activations on host, waited for      3.46 GiB  2.15 GiB   106 ms    x9.022

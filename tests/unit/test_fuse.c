@@ -109,17 +109,19 @@ START_TEST(one_kernel)
 }
 END_TEST
 
-/* Gradients go as they are done, 100 ms each, and parameters come back; the host has both, too, and the moments. */
+/* Gradients go as they are done, 100 ms each, and parameters come back, each when the host has read three gigabytes for it and written two; the host has both,
+ * too, and the moments. */
 static const struct {
     const char *optimizer;
     unsigned steps;
     bool read_by_others;
     unsigned kernels, most, most_there;
-    EchTime time;
+    EchTime time, slower; /* where the host's processors read and write 20 GB/s: 250 ms for each */
 } on_host[] = {
-    {"AdamW", 1, false, 1, 6, 9, 60 + 300 + 300},
-    {"RMSprop", 2, false, 2, 6, 9, 2 * (60 + 300 + 300)},
-    {"SGD", 1, true, 1 + 1, 9, 9, 60 + 300 + 300 + 30}, /* what others read between is there all the same */
+    {"AdamW", 1, false, 1 + N, 6, 9, 60 + 300 + 300, 60 + 300 + 750 + 100},
+    {"RMSprop", 2, false, 2 * (1 + N), 6, 9, 2 * (60 + 300 + 300), 2 * (60 + 300 + 750 + 100)},
+    /* What others read between is there all the same, and what is before it changes no parameter: the host is not asked for that. */
+    {"SGD", 1, true, 1 + 1 + N, 9, 9, 60 + 300 + 300 + 30, 60 + 300 + 450 + 100 + 30},
 };
 
 START_TEST(runs_on_host)
@@ -135,6 +137,10 @@ START_TEST(runs_on_host)
     ck_assert_uint_eq(ech_test_peak(run, "hbm") / GB, on_host[_i].most);
     ck_assert_uint_eq(ech_test_peak(run, "host") / GB, on_host[_i].most_there);
     ck_assert_int_eq((run->makespan + ms / 2) / ms, on_host[_i].time);
+    g_autofree char *text = g_strconcat(device_text, "runtime: {processor_rate: 20GB/s}\n", NULL);
+    g_autoptr(EchDevice) slow = ech_test_device_yaml(text);
+    g_autoptr(EchRun) slower = ech_test_replay(out, slow);
+    ck_assert_int_eq((slower->makespan + ms / 2) / ms, on_host[_i].slower);
     for (size_t i = 0; i < ech_trace_n_ops(out); i++) {
         const EchOp *op = &ech_trace_ops(out)[i];
         if (op->kind == ECH_OP_COPY && op->memory_to == ech_trace_find_memory(out, "hbm")) /* which is the optimizer's work still */
