@@ -105,7 +105,7 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    2  gradient accumulation in four        2.34 GiB         -  15.5 ms    x1.311
    3+ checkpoint each block                4.08 GiB         -  19.1 ms    x1.619
    4  optimizer on host                    3.96 GiB  1.35 GiB  25.2 ms    x2.132
-   5+ weights and optimizer on host        3.95 GiB  1.01 GiB  58.9 ms    x4.994
+   5+ weights and optimizer on host        3.62 GiB  1.69 GiB  32.1 ms    x2.722
    6+ activations on host, overlapped      4.05 GiB  2.15 GiB   102 ms    x8.648
    7+ activations on host, waited for      3.46 GiB  2.15 GiB   106 ms    x9.022
 
@@ -114,7 +114,7 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    2  --pass batch:parts=4
    3  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
    4  --pass fuse:where=host
-   5  --allocator pytorch:expandable_segments:True --pass offload:what=arguments
+   5  --allocator pytorch:expandable_segments:True --pass fuse:where=host --pass offload:what=arguments
    6  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,above=1KiB,overlap=true,stash=5
    7  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,above=1
    8  --set replay.unified_memory=true
@@ -225,7 +225,7 @@ $ cd $T && G=$OLDPWD/traces; echelon advise --trace $G/gpt_pytorch.h100/gpt.pret
   (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
    2, 3  for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()
    4  torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x) of blocks.*; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-   6  torch.distributed.fsdp.fully_shard(block, offload_policy=CPUOffloadPolicy()) of each block and the model, which takes the optimizer along (one GPU is a world of one), DeepSpeed's ZeRO-3 with offload_param; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+   6  torch.distributed.fsdp.fully_shard(block, offload_policy=CPUOffloadPolicy()) of each block and the model, which takes the optimizer along (one GPU is a world of one; without fused=True its step on the host takes two to three times as long), DeepSpeed's ZeRO-3 with offload_param; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
    8  with torch.autograd.graph.save_on_cpu(pin_memory=True): around the forward pass; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
    1  --trace TRACES/gpt_pytorch_measures.h100/accumulate.pretend.gz in place of this one
    4  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
