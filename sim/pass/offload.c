@@ -38,8 +38,8 @@ static const EchParam offload_params[] = {
     {"memory", ECH_PARAM_BYTES, offsetof(OffloadOptions, memory), "0", NULL, NULL, NULL,
      "only as many arrays, those idle for longest first, as bring what the device holds at its fullest down to this; 0: all"},
     {"each", ECH_PARAM_BOOL, offsetof(OffloadOptions, each), "false", NULL, NULL, NULL,
-     "activations: out and back once for each operator that saved them, as save_on_cpu has it, which does not know them again and takes small ones, too "
-     "(above=1)"},
+     "activations: out and back once for each operator that saved them, as save_on_cpu has it, which does not know them again and takes parameters and "
+     "small ones, too (above=1)"},
     {"overlap", ECH_PARAM_BOOL, offsetof(OffloadOptions, overlap), "false", NULL, NULL, NULL,
      "false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them, for as long as what they "
      "are still taking out has room in memory= (fetches: pass prefetch)"},
@@ -84,6 +84,14 @@ typedef struct {
     bool chosen;
 } Array;
 
+/* A parameter that an operator saved for its gradient: it stays, and a copy of it goes out and comes back all the same. */
+typedef struct {
+    EchId buffer;
+    EchId saved;            /* By this op... */
+    EchId first, last;      /* ...for these of its gradient. */
+    EchId there, back, out; /* While it is written: on the host, on the device again, and the copy between. */
+} Given;
+
 typedef enum { OK, ALIASED, REMADE, SOON, N_REASONS } Reason;
 static const char *const reasons[] = {"", "parts of them go by other names", "they are made more than once",
                                       "they are used again before copies out and back would be over (idle=0 takes them all the same)"};
@@ -96,6 +104,8 @@ typedef struct {
     EchId *waiter;  /* Per op of another queue: the first that waits for it of the queue that computes; that itself where none does, and of other ops. */
     GArray *arrays; /* Array */
     GArray *stays;  /* Stay */
+    GArray *given;  /* Given */
+    EchId asks;     /* The queue that asks for memory, PyTorch's host, or ECH_NONE: the one that computes. */
     uint32_t declined[N_REASONS];
     EchBytes declined_bytes[N_REASONS];
 } Pass;
@@ -430,11 +440,59 @@ static Reason plan_array(Pass *p, Array *a)
     return OK;
 }
 
+/* An operator of the forward pass that reads a parameter. */
+typedef struct {
+    EchId op;
+    bool again; /* a checkpoint runs it once more, and its own hooks keep what it saves */
+} Reader;
+
+static void add_reader(const EchSurvey *s, GArray *readers, EchId op)
+{
+    Reader reader = {op, false};
+    for (guint k = 0; k < readers->len; k++) {
+        const EchOp *before = &s->ops[g_array_index(readers, Reader, k).op];
+        reader.again |= before->stack == s->ops[op].stack && before->name == s->ops[op].name;
+    }
+    g_array_append_val(readers, reader);
+}
+
+/* What gradients read of parameter @buffer, each what the last operator saved that no other gradient has had. */
+static void find_given(Pass *p, EchId buffer)
+{
+    const EchSurvey *s = &p->s;
+    g_autoptr(GArray) readers = g_array_new(FALSE, FALSE, sizeof(Reader));
+    EchId gradient = ECH_NONE;
+    bool open = false; /* the gradient's is the last of p->given */
+    for (uint32_t k = p->users.first[buffer]; k < p->users.first[buffer + 1]; k++) {
+        EchId op = p->users.op[k];
+        bool reads, writes;
+        (void)ech_survey_access(s, op, buffer, &reads, &writes);
+        if (writes || s->ops[op].kind != ECH_OP_KERNEL) {
+            g_array_set_size(readers, 0); /* the next step's */
+            gradient = ECH_NONE;
+        } else if (!ech_modules_is_backward(s, op)) {
+            add_reader(s, readers, op);
+        } else if (gradient != ECH_NONE && is_same_gradient(s, gradient, op)) {
+            if (open)
+                g_array_index(p->given, Given, p->given->len - 1).last = op;
+        } else {
+            gradient = op;
+            open = readers->len > 0 && !g_array_index(readers, Reader, readers->len - 1).again;
+            if (open) {
+                Given given = {.buffer = buffer, .saved = g_array_index(readers, Reader, readers->len - 1).op, .first = op, .last = op};
+                g_array_append_val(p->given, given);
+            }
+            g_array_set_size(readers, MAX(readers->len, 1) - 1);
+        }
+    }
+}
+
 static void find_arrays(Pass *p)
 {
     const EchSurvey *s = &p->s;
     g_autofree EchId *alloc = g_new(EchId, s->n_buffers + 1), *freed = g_new(EchId, s->n_buffers + 1);
     g_autofree bool *odd = g_new0(bool, s->n_buffers + 1), *aliased = g_new0(bool, s->n_buffers + 1);
+    p->asks = ECH_NONE;
     for (size_t b = 0; b < s->n_buffers; b++) {
         alloc[b] = freed[b] = ECH_NONE;
         if (s->buffers[b].alias_of != ECH_NONE)
@@ -445,10 +503,16 @@ static void find_arrays(Pass *p)
         if (o->kind != ECH_OP_ALLOC && o->kind != ECH_OP_FREE)
             continue;
         EchId *known = o->kind == ECH_OP_ALLOC ? alloc : freed;
+        p->asks = p->asks == ECH_NONE && o->queue != s->core ? o->queue : p->asks;
         odd[o->target] |= known[o->target] != ECH_NONE || s->region[i] != s->buffers[o->target].loop;
         known[o->target] = i;
     }
+    bool all = p->o->what == WHAT_ACTIVATIONS && p->o->each && p->o->memory == 0;
     for (EchId b = 0; b < s->n_buffers; b++) {
+        const EchBuffer *buffer = &s->buffers[b];
+        if (all && buffer->role == ECH_ROLE_PARAMETER && buffer->memory == s->hbm && buffer->alias_of == ECH_NONE && buffer->bytes >= p->o->above &&
+            ech_survey_fits_name(s, b, p->o->names))
+            find_given(p, b);
         EchId back = kept_unread_until(p, b, freed[b]);
         if (!is_asked_for(p, b, back != ECH_NONE))
             continue;
@@ -635,8 +699,10 @@ typedef struct {
     EchId *fetched;                 /* per buffer: the copy that brought it, or ECH_NONE */
     EchId *stored;                  /* per buffer: what ends when it is on the host */
     GArray *begins, *ends;          /* uint32_t: stays by where they begin and end */
+    GPtrArray *saved, *brought;     /* Given: by who saved them, and by who needs them */
+    GPtrArray *back;                /* Given: those that are there again */
     GArray *loops;                  /* open ones, old numbers */
-    guint next_begin, next_end;
+    guint next_begin, next_end, next_saved, next_brought;
     bool *dropped; /* per op */
     uint64_t n_out, n_in;
     EchBytes out, in;
@@ -811,15 +877,15 @@ static void depend_on_users(Writer *w, const Stay *stay, EchId buffer)
     }
 }
 
-/* As save_on_cpu lets it go, where memory is asked for on a queue of its own (PyTorch's host): what is asked for next there comes behind that. @alloc: or
+/* As save_on_cpu lets it go, where memory is asked for on a queue of its own (PyTorch's host): what is asked for next there comes behind that. @asks: or
  * ECH_NONE. */
-static void let_go(Writer *w, EchId alloc, EchId on_device)
+static void let_go(Writer *w, EchId asks, EchId on_device)
 {
     const EchSurvey *s = &w->p->s;
     EchId last = w->e.last_core, made = ech_edit_memory(&w->e, ECH_OP_FREE, on_device);
-    if (!w->p->o->each || alloc == ECH_NONE || s->ops[alloc].queue == s->core || last == ECH_NONE)
+    if (!w->p->o->each || asks == ECH_NONE || asks == s->core || last == ECH_NONE)
         return;
-    ech_trace_builder_peek_op(w->b, made)->queue = s->ops[alloc].queue;
+    ech_trace_builder_peek_op(w->b, made)->queue = asks;
     ech_trace_builder_dep(w->b, last, 0);
     w->e.last_core = last;
 }
@@ -859,7 +925,80 @@ static void end(Writer *w, const Stay *stay)
         /* From outside, a loop's copies have ended when it has. */
         w->stored[buffer] = stay->at.slices ? w->e.map[stay->at.op] : copy;
     }
-    let_go(w, g_array_index(p->arrays, Array, stay->array).alloc, on_device);
+    EchId alloc = g_array_index(p->arrays, Array, stay->array).alloc;
+    let_go(w, alloc != ECH_NONE ? p->s.ops[alloc].queue : ECH_NONE, on_device);
+}
+
+static gint compare_saved(gconstpointer x, gconstpointer y)
+{
+    const Given *a = *(const Given *const *)x, *b = *(const Given *const *)y;
+    return a->saved != b->saved ? (a->saved < b->saved ? -1 : 1) : (a->first > b->first) - (a->first < b->first);
+}
+
+static gint compare_brought(gconstpointer x, gconstpointer y)
+{
+    const Given *a = *(const Given *const *)x, *b = *(const Given *const *)y;
+    return a->first != b->first ? (a->first < b->first ? -1 : 1) : (a->buffer > b->buffer) - (a->buffer < b->buffer);
+}
+
+static EchId like(Writer *w, EchId buffer, bool on_host)
+{
+    EchBuffer made = *ech_trace_builder_peek_buffer(w->b, buffer);
+    made.resident = 0;
+    if (on_host)
+        ech_edit_move_buffer(&made, w->host);
+    made.offset = ECH_OFFSET_NONE;
+    EchId id = ech_trace_builder_buffer(w->b, made), asked = ech_edit_memory(&w->e, ECH_OP_ALLOC, id);
+    if (!on_host && w->p->asks != ECH_NONE)
+        ech_trace_builder_peek_op(w->b, asked)->queue = w->p->asks;
+    return id;
+}
+
+/* Parameters that op @i saved go out, those of which it is the last to need what came back are let go. */
+static void run_saved(Writer *w, EchId i)
+{
+    for (guint k = 0; k < w->back->len;) {
+        Given *given = g_ptr_array_index(w->back, k);
+        if (given->last != i) {
+            k++;
+            continue;
+        }
+        w->stands[given->buffer] = ECH_NONE;
+        let_go(w, w->p->asks, given->back);
+        (void)ech_edit_memory(&w->e, ECH_OP_FREE, given->there);
+        g_ptr_array_remove_index(w->back, k);
+    }
+    for (; w->next_saved < w->saved->len; w->next_saved++) {
+        Given *given = g_ptr_array_index(w->saved, w->next_saved);
+        EchBytes bytes = w->p->s.buffers[given->buffer].bytes;
+        if (given->saved != i)
+            return;
+        given->there = like(w, given->buffer, true);
+        given->out = ech_edit_copy(&w->e, w->to_host, given->buffer, given->there, bytes);
+        w->n_out++;
+        w->out = ech_bytes_add(w->out, bytes);
+        if (w->p->o->overlap)
+            continue;
+        put_wait(w, ech_trace_builder_peek_op(w->b, given->out)->name);
+        ech_trace_builder_dep(w->b, given->out, 0);
+    }
+}
+
+/* What op @i needs of parameters that were saved comes back. */
+static void run_brought(Writer *w, EchId i)
+{
+    for (; w->next_brought < w->brought->len; w->next_brought++) {
+        Given *given = g_ptr_array_index(w->brought, w->next_brought);
+        EchBytes bytes = w->p->s.buffers[given->buffer].bytes;
+        if (given->first != i)
+            return;
+        given->back = w->stands[given->buffer] = like(w, given->buffer, false);
+        w->fetched[given->buffer] = ech_edit_copy(&w->e, w->from_host, given->there, given->back, bytes);
+        ech_trace_builder_dep(w->b, given->out, 0);
+        w->n_in++;
+        w->in = ech_bytes_add(w->in, bytes);
+        g_ptr_array_add(w->back, given);
+    }
 }
 
 static void put(Writer *w, EchId op)
@@ -921,7 +1060,9 @@ static void write_ops(Writer *w)
                 break;
             begin(w, stay);
         }
+        run_brought(w, i);
         put(w, i);
+        run_saved(w, i);
         if (s->ops[i].kind == ECH_OP_LOOP) {
             g_array_append_val(w->loops, i);
             w->e.last_core = ECH_NONE;
@@ -956,6 +1097,12 @@ static void move_arrays(Writer *w)
     }
     g_array_sort_with_data(w->begins, compare_begin, (gpointer)(uintptr_t)p);
     g_array_sort_with_data(w->ends, compare_end, (gpointer)(uintptr_t)p);
+    for (guint k = 0; k < p->given->len; k++) {
+        g_ptr_array_add(w->saved, &g_array_index(p->given, Given, k));
+        g_ptr_array_add(w->brought, &g_array_index(p->given, Given, k));
+    }
+    g_ptr_array_sort(w->saved, compare_saved);
+    g_ptr_array_sort(w->brought, compare_brought);
 }
 
 static void say(const Writer *w, EchDiag *diag)
@@ -995,6 +1142,9 @@ static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
     w->begins = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     w->ends = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     w->loops = g_array_new(FALSE, FALSE, sizeof(EchId));
+    w->saved = g_ptr_array_new();
+    w->brought = g_ptr_array_new();
+    w->back = g_ptr_array_new();
     w->dropped = g_new0(bool, p->s.n + 1);
     move_arrays(w);
     g_autofree int64_t *held = p->o->overlap && p->o->memory > 0 ? planned(p) : NULL;
@@ -1014,6 +1164,9 @@ static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
     g_array_unref(w->begins);
     g_array_unref(w->ends);
     g_array_unref(w->loops);
+    g_ptr_array_unref(w->saved);
+    g_ptr_array_unref(w->brought);
+    g_ptr_array_unref(w->back);
     g_array_unref(w->flights);
     g_free(w->dropped);
     return out;
@@ -1091,6 +1244,7 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     }
     p->arrays = g_array_new(FALSE, FALSE, sizeof(Array));
     p->stays = g_array_new(FALSE, FALSE, sizeof(Stay));
+    p->given = g_array_new(FALSE, FALSE, sizeof(Given));
     ech_users_init(&p->users, &p->s, false, false);
     find_waiters(p);
     p->backward = p->o->what == WHAT_ACTIVATIONS ? find_backward(&p->s) : ECH_NONE;
@@ -1106,6 +1260,7 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
         say_declined(p, diag);
     g_array_unref(p->arrays);
     g_array_unref(p->stays);
+    g_array_unref(p->given);
     g_free(p->waiter);
     ech_users_clear(&p->users);
     ech_survey_clear(&p->s);

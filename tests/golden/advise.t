@@ -107,7 +107,7 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    4  optimizer on host                    3.96 GiB  1.35 GiB  25.2 ms    x2.132
    5+ weights and optimizer on host        3.62 GiB  1.69 GiB  32.1 ms    x2.722
    6+ activations on host, overlapped      4.05 GiB  2.15 GiB   102 ms    x8.648
-   7+ activations on host, waited for      3.46 GiB  2.15 GiB   106 ms    x9.022
+   7+ activations on host, waited for      3.46 GiB  2.15 GiB   106 ms    x9.025
 
   What to add to 'echelon run', which tells the arrays
    1  --pass batch:parts=2

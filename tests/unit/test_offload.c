@@ -623,6 +623,52 @@ START_TEST(saved_unread)
 }
 END_TEST
 
+/* Parameters are saved as well, by the last operator before whose gradient reads them, and stay: a table that is looked up and multiplied by goes out once.
+ * What a checkpoint runs again keeps nothing by such hooks. */
+static const struct {
+    const char *forward[3], *backward[3];
+    unsigned copies;
+} of_parameters[] = {
+    {{"aten::embedding\nModel", "aten::mm\nhead", NULL}, {"MmBackward0", NULL}, 1},
+    {{"aten::mm\na", "aten::mm\nb", NULL}, {"MmBackward0", "MulBackward0", NULL}, 2},
+    {{"aten::mm\na", NULL}, {"MmBackward0", "MmBackward0", NULL}, 1}, /* two kernels of one gradient */
+    {{"aten::mm\na", "aten::mm\na", NULL}, {"MmBackward0", NULL}, 0},
+    {{"aten::mm\na", NULL}, {NULL}, 0},
+};
+
+START_TEST(parameters_saved)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weight = ech_test_buffer(b, "w", GB, ECH_ROLE_PARAMETER, true), a = ech_test_buffer(b, "a", GB, ECH_ROLE_ACTIVATION, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, a);
+    ech_test_kernel(b, 0, a, ECH_WRITE, GB);
+    for (const char *const *of = of_parameters[_i].forward; *of; of++) {
+        ech_test_kernel(b, 400 * ms, weight, ECH_READ, GB);
+        ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack = ech_trace_builder_string(b, *of, -1);
+    }
+    for (const char *const *gradient = of_parameters[_i].backward; *gradient; gradient++) {
+        g_autofree char *operators = g_strdup_printf("aten::mm\nautograd::engine::evaluate_function: %s", *gradient);
+        ech_test_kernel(b, 0, weight, ECH_READ, GB);
+        ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack = ech_trace_builder_string(b, operators, -1);
+    }
+    ech_test_kernel(b, 0, a, ECH_READ, GB);
+    ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack =
+        ech_trace_builder_string(b, "aten::mul\nautograd::engine::evaluate_function: PowBackward0", -1);
+    (void)ech_test_put(b, ECH_OP_FREE, a);
+    ech_test_kernel(b, 0, weight, ECH_WRITE, GB);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const each[] = {"offload:what=activations,idle=0,each=true", NULL}, *const once[] = {"offload:what=activations,idle=0", NULL};
+    g_autoptr(EchTrace) all = ech_test_pass(in, device, diag, each), one = ech_test_pass(in, device, diag, once);
+    ck_assert_uint_eq(ech_test_count(all, ECH_OP_COPY), 2 + 2 * of_parameters[_i].copies);
+    ck_assert_uint_eq(ech_test_count(one, ECH_OP_COPY), 2);
+    g_autoptr(EchRun) run = ech_test_replay(all, device);
+    ck_assert(run->completed);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), 2 * GB); /* the parameter and what it is beside, activation or copy */
+}
+END_TEST
+
 /* What fits for sure: not where only arrays that a compiler may bring back early make the room. */
 static const struct {
     const char *trace, *device, *spec, *available;
@@ -747,6 +793,7 @@ int main(void)
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
     tcase_add_test(tcase, once_an_operator);
     tcase_add_loop_test(tcase, saved_unread, 0, G_N_ELEMENTS(unread));
+    tcase_add_loop_test(tcase, parameters_saved, 0, G_N_ELEMENTS(of_parameters));
     tcase_add_loop_test(tcase, fetched_early, 0, G_N_ELEMENTS(early));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));
     tcase_add_loop_test(tcase, overlap_within, 0, G_N_ELEMENTS(held));
