@@ -152,7 +152,7 @@ static uint64_t figure_of(const EchTrace *trace, uint32_t device, const char *wh
     return said && ech_parse_u64(said, &value, NULL) ? value : 0;
 }
 
-/* XLA's profiler says no names, but what its driver does: clocks in kHz. */
+/* An older profiler of XLA says no names, but what its driver does: clocks in kHz. */
 static EchGpuFigures figures_of(const EchTrace *trace, uint32_t device)
 {
     const char *vendor = said_of(trace, device, "device_vendor");
@@ -180,7 +180,7 @@ static char *described(const char *vendor, const EchGpuFigures *figures)
 
 char *ech_recorded_on(const EchTrace *trace, uint32_t device)
 {
-    static const char *const names[] = {"name", "device_type_string"};
+    static const char *const names[] = {"name", "gpu_device_name", "device_type_string"};
     for (size_t k = 0; k < G_N_ELEMENTS(names); k++) {
         const char *name = said_of(trace, device, names[k]);
         if (name)

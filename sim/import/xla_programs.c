@@ -21,6 +21,7 @@ typedef struct {
     EchTrace *trace;     /* NULL: not read, or it cannot be */
     GHashTable *index;   /* name -> op + 1 */
     GHashTable *kernels; /* kernel's name -> GArray of the ops that it runs for */
+    GHashTable *named;   /* kernel's name -> op + 1 of the instruction of that name */
     GHashTable *copies;  /* bytes of the copies inside the device's memory, a set */
     uint8_t *roles;      /* per op: Role */
     GHashTable *between; /* Between -> op + 1, 0: not sure */
@@ -61,6 +62,7 @@ static void program_free(gpointer data)
     g_clear_pointer(&program->trace, ech_trace_unref);
     g_clear_pointer(&program->index, g_hash_table_unref);
     g_clear_pointer(&program->kernels, g_hash_table_unref);
+    g_clear_pointer(&program->named, g_hash_table_unref);
     g_clear_pointer(&program->copies, g_hash_table_unref);
     g_clear_pointer(&program->roles, g_free);
     g_clear_pointer(&program->between, g_hash_table_unref);
@@ -126,9 +128,27 @@ static char *kernel_name(const char *instruction)
     return name;
 }
 
+/* The kernel of several instructions has the name of one of them, which need not be the one that the others are told to be twins of: that which is compiled
+ * first. */
+static void name_by_twins(Program *program, const EchProgram *p)
+{
+    for (size_t i = 0; i < p->n_instructions; i++) {
+        const EchInstruction *instruction = &p->instructions[i];
+        gsize op = GPOINTER_TO_SIZE(g_hash_table_lookup(program->index, instruction->name));
+        if (op == 0 || program->roles[op - 1] != ROLE_KERNEL)
+            continue;
+        g_autofree char *shared = kernel_name(instruction->twin ? instruction->twin : instruction->name), *own = kernel_name(instruction->name);
+        GArray *ops = g_hash_table_lookup(program->kernels, shared);
+        if (ops && !g_hash_table_contains(program->kernels, own))
+            g_hash_table_insert(program->kernels, g_strdup(own), g_array_ref(ops));
+        g_hash_table_insert(program->named, g_steal_pointer(&own), GSIZE_TO_POINTER(op));
+    }
+}
+
 static void read_kernels(Program *program, const EchProgram *p)
 {
     program->kernels = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, (GDestroyNotify)g_array_unref);
+    program->named = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     program->roles = g_new0(uint8_t, ech_trace_n_ops(program->trace) + 1);
     program->between = g_hash_table_new_full(hash_between, equal_between, g_free, NULL);
     for (size_t i = 0; i < p->n_instructions; i++) {
@@ -154,6 +174,7 @@ static void read_kernels(Program *program, const EchProgram *p)
         EchId id = (EchId)(op - 1);
         g_array_append_val(ops, id);
     }
+    name_by_twins(program, p);
 }
 
 /* Its trace, by the names of its instructions; NULL where it cannot be read. */
@@ -217,7 +238,7 @@ static const GArray *ops_named(const Program *program, EchCapture *capture, EchI
     return g_hash_table_lookup(program->kernels, ech_trace_builder_peek_string(ech_capture_builder(capture), name));
 }
 
-/* What the kernel of this name does, if all instructions that it may run for do the same. */
+/* What the kernel of this name does, if all instructions that it may run for do the same: of its own instruction, as each one's work is given to one name. */
 static const EchOp *by_name(const Program *program, EchCapture *capture, EchId name)
 {
     const GArray *ops = ops_named(program, capture, name);
@@ -225,7 +246,10 @@ static const EchOp *by_name(const Program *program, EchCapture *capture, EchId n
     for (guint k = 1; ops && k < ops->len; k++)
         if (k > TWINS || !does_the_same(program->trace, &all[g_array_index(ops, EchId, 0)], program->trace, &all[g_array_index(ops, EchId, k)]))
             return NULL;
-    return ops ? &all[g_array_index(ops, EchId, 0)] : NULL;
+    if (!ops)
+        return NULL;
+    gsize own = GPOINTER_TO_SIZE(g_hash_table_lookup(program->named, ech_trace_builder_peek_string(ech_capture_builder(capture), name)));
+    return own ? &all[own - 1] : &all[g_array_index(ops, EchId, 0)];
 }
 
 /* The @nth of the @n calls of libraries that stand between each instruction of kernel @before and the next of kernel @after: the same wherever that is. */

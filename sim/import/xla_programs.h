@@ -24,7 +24,7 @@ typedef struct {
 void ech_xla_programs_launched(EchXlaPrograms *programs, const EchXlaLaunched *launched);
 /** Gives kernels the traffic, the operations and the launch of their instruction, and makes collectives of the kernels that a library of collectives ran for
  * one. Of several kernels of one instruction those of the name that took longest do its work. Of a graph's kernels only the graph is told: those that XLA wrote
- * are known by their name, which is the instruction's ('.' is '_'; instructions that share a kernel name its first one); the driver's own copies by their
+ * are known by their name, which is the instruction's ('.' is '_'; instructions that share a kernel name any one of them); the driver's own copies by their
  * threads, where the program has a copy of just as many bytes; calls of libraries by what ran before and after them, where as many calls stand between. What
  * stays is counted in @diag, as is a program that cannot be read. */
 void ech_xla_programs_apply(EchXlaPrograms *programs, EchCapture *capture, EchDiag *diag);

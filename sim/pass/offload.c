@@ -170,10 +170,12 @@ static EchId gradient_before(const Pass *p, EchId op)
     return ECH_NONE;
 }
 
+/* Made by the forward pass: what a gradient has made early, as zeros that it adds to, waits for nobody else. */
 static bool is_read_backward(const Pass *p, EchId buffer)
 {
     uint32_t first = p->users.first[buffer], end = p->users.first[buffer + 1];
-    return first < end && p->backward != ECH_NONE && p->users.op[first] < p->backward && p->users.op[end - 1] >= p->backward;
+    return first < end && p->backward != ECH_NONE && p->users.op[first] < p->backward && p->users.op[end - 1] >= p->backward &&
+           !is_backward(&p->s, p->users.op[first]);
 }
 
 /* @unread: it is kept for a gradient that does not read it. */

@@ -94,7 +94,7 @@ static bool turns(const EchProgram *p, const EchInstruction *i)
 }
 
 /* The same in a kernel of Triton's, whose threads hold tens of elements and take 16 bytes at a time: machine instructions of softmax forward and backward as
- * XLA of JAX 0.11.2 and ptxas 13.0 make them for an H100 are 20 to 48 an element, 20, 21, 36 and 48 where this says 19, 24, 33 and 25 (the last computes its
+ * XLA of JAX 0.11.2 and ptxas 13.0 make them for an H100 are 20 to 48 an element, 20, 21, 36 and 48 where this says 19, 24, 33 and 38 (the last makes its
  * exponentials twice). */
 #define TILED 4.0
 static double tiled_instructions(const EchProgram *p, const EchInstruction *i)
@@ -808,6 +808,35 @@ static uint32_t tile_registers(uint64_t elements, uint64_t blocks, uint32_t thre
     return (uint32_t)CLAMP(24 + ech_bytes_mul(each, held), 24u, 255u);
 }
 
+enum { FOR_RESULT = 1, FOR_REDUCTION = 2 };
+
+/* Instructions an element that are done twice. Where a tile has one row, what is summed up is laid out over the threads as its result is not, and Triton makes
+ * anew what both the last reduction and the result are made of: exponentials of softmax are there twice in tiles of 8 x 1 x 2048, 16 x 1 x 1024 and 2 x 16 x 1
+ * x 512, once in 2 x 1024, 4 x 512 and 8 x 2 x 1024 (machine code of XLA of JAX 0.11.2 for an H100; once in one of 16 x 1 x 1024, too, whose scores are
+ * reshaped on the way). Held out: rows of 2048 and 4096 in bf16 and f32, twice all. */
+static double made_twice(const EchProgram *p, EchId id, double elements)
+{
+    EchId last = ECH_NONE;
+    const EchComputation *c = &p->computations[ech_program_called(p, &p->instructions[id], 0)];
+    if (count_reduces(p, id, &last) == 0 || c->n > MAX_STEPS || last < c->first || last - c->first >= c->n || c->root < c->first || c->root - c->first >= c->n)
+        return 0;
+    g_autofree uint8_t *wanted = g_new0(uint8_t, c->n);
+    wanted[c->root - c->first] = FOR_RESULT;
+    wanted[last - c->first] = FOR_REDUCTION;
+    double twice = 0;
+    for (uint32_t k = c->n; k-- > 0;) {
+        const EchInstruction *i = &p->instructions[c->first + k];
+        if (wanted[k] == (FOR_RESULT | FOR_REDUCTION) && c->first + k != last)
+            twice += tiled_instructions(p, i) * (double)elements_of(p, c->first + k) / MAX(elements, 1);
+        for (uint32_t o = 0; o < i->n_operands; o++) {
+            EchId operand = ech_program_operand(p, i, o);
+            if (operand >= c->first && operand - c->first < k)
+                wanted[operand - c->first] |= c->first + k == last ? FOR_REDUCTION : wanted[k];
+        }
+    }
+    return twice;
+}
+
 static bool fusion(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *ret)
 {
     const EchInstruction *i = &p->instructions[id];
@@ -847,7 +876,7 @@ static bool fusion(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *re
         ret->operand_bytes = element_bytes(p, id);
         ret->trips = (uint8_t)MIN(1 + tiled.reduces, 8u); /* each reduction is a barrier */
         ret->registers = tile_registers(elements, ech_gpu_blocks(ret), ret->block[0], whole_arrays, tiled.reduces, elements_of(p, id) == elements);
-        ret->instructions = whole(TILED + tiled.instructions);
+        ret->instructions = whole(TILED + tiled.instructions + (n > 1 && tiles[n - 2] == 1 ? made_twice(p, id, (double)elements) : 0));
         return true;
     }
     if (body.product != ECH_NONE || body.convolution != ECH_NONE) /* fused before any compiler saw it: the product is a kernel of a library */

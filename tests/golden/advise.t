@@ -172,7 +172,7 @@ $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:what=none --memory 115MiB | sed -n '/What may/,/^$/p;/^   1 .*--pass/p;/donated, too/p'
   What may
-   1* make activations again                108 MiB         -  2.18 ms    x1.200
+   1* make activations again                108 MiB         -  2.20 ms    x1.203
   (of what is made again there are at once at most: 32 MiB by 1; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host", shardings), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.

@@ -10,8 +10,8 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --engine native --pass dona
 $ echelon run --trace gpt_nothing.h100 --device h100-sxm --engine native --pass donate:what=none,names=w* 2>&1 | grep -E 'It (fits|takes)|hbm: .* -> |donate:'
   after pass donate:what=none,names=w*
   It fits. hbm 32.0 MiB of 79.1 GiB (0 %)
-  It takes 979 us, bound by latency inside kernels (95 % of the critical path).
-    It takes as long as before, 979 us: 95 % of its critical path is on the latency inside kernels, which this does not touch.
+  It takes 980 us, bound by latency inside kernels (95 % of the critical path).
+    It takes as long as before, 980 us: 95 % of its critical path is on the latency inside kernels, which this does not touch.
   - donate: 5 arrays (6.50 MiB): donated no more, the output has a place of its own
 $ echelon run --trace mlp_none.v5e --device tpu-v5e --engine native --pass donate 2>&1 | grep -E 'It (fits|takes)|hbm: .* -> |donate:'
   It fits. hbm 20.4 MiB of 15.8 GiB (0 %), scalar 512 B of 1 MiB (0 %), vector 36.9 MiB of 128 MiB (29 %)

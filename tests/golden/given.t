@@ -143,34 +143,34 @@ echelon: --set device.kernel.power=500W: kernel.power: '500W' is not a number; e
 exit 2
 $ printf 'trace: gpt_unrolled_kept.h100\ndevice: h100-sxm\npasses: donate\nreplay: {engine: native}\nsweep:\n  - {path: passes, values: ["", offload], labels: [kept, host]}\n  - {path: passes, name: prefetch, values: ["", prefetch], labels: [none, ahead]}\n' >$T/e.yaml; printf 'trace: gpt_unrolled_kept.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep:\n  - {path: passes, values: [donate, donate prefetch, donate offload, donate offload prefetch], labels: ["kept, none", "kept, ahead", "host, none", "host, ahead"]}\n' >$T/one.yaml; for f in e one; do echelon run $T/$f.yaml | sed -n '/^  ---/,/^$/p'; done
   ----------------  ----  -------  -------  ----------  ---------  -----------  -------------  ---------------------
-  kept, none        yes   1.82 ms    1.000     180 MiB          -            -              -  hbm port
-  kept, ahead       yes   1.82 ms    1.000     180 MiB          -            -              -  hbm port
-  host, none        yes   5.63 ms    3.101     104 MiB   79.5 MiB     89.5 MiB       89.5 MiB  host link to device
-  host, ahead       yes   4.15 ms    2.287     108 MiB   79.5 MiB     89.5 MiB       89.5 MiB  host link from device
+  kept, none        yes   1.83 ms    1.000     180 MiB          -            -              -  hbm port
+  kept, ahead       yes   1.83 ms    1.000     180 MiB          -            -              -  hbm port
+  host, none        yes   5.64 ms    3.090     104 MiB   79.5 MiB     89.5 MiB       89.5 MiB  host link to device
+  host, ahead       yes   4.16 ms    2.280     108 MiB   79.5 MiB     89.5 MiB       89.5 MiB  host link from device
 
   -----------  ----  -------  -------  ----------  ---------  -----------  -------------  ---------------------
-  kept, none   yes   1.82 ms    1.000     180 MiB          -            -              -  hbm port
-  kept, ahead  yes   1.82 ms    1.000     180 MiB          -            -              -  hbm port
-  host, none   yes   5.63 ms    3.101     104 MiB   79.5 MiB     89.5 MiB       89.5 MiB  host link to device
-  host, ahead  yes   4.15 ms    2.287     108 MiB   79.5 MiB     89.5 MiB       89.5 MiB  host link from device
+  kept, none   yes   1.83 ms    1.000     180 MiB          -            -              -  hbm port
+  kept, ahead  yes   1.83 ms    1.000     180 MiB          -            -              -  hbm port
+  host, none   yes   5.64 ms    3.090     104 MiB   79.5 MiB     89.5 MiB       89.5 MiB  host link to device
+  host, ahead  yes   4.16 ms    2.280     108 MiB   79.5 MiB     89.5 MiB       89.5 MiB  host link from device
 
 $ echelon run checkpoint_or_offload --set trace=gpt_unrolled_kept.h100 --set sweep.0.values='[donate, remat]' --set sweep.0.labels='[a, b]' --pass unplan | sed -n '/^  kept/,/^$/p'
   kept  fits     time  x first  hbm peak  hbm reserved  bound by
   ----  ----  -------  -------  --------  ------------  ----------------------
-  a     yes   1.82 ms    1.000   180 MiB       188 MiB  hbm port
-  b     yes   2.07 ms    1.142   108 MiB       118 MiB  latency inside kernels
+  a     yes   1.83 ms    1.000   180 MiB       188 MiB  hbm port
+  b     yes   2.09 ms    1.145   108 MiB       118 MiB  latency inside kernels
 
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --pass remat:memory=150MiB --find 'passes=offload:memory={110MiB..180MiB}' --for 'time<=x2' --for 'hbm<=140MiB' | sed -n '3,/^$/p'
-  Most memory with which it fits and takes at most 3.71 ms (2 times the 1.85 ms that it takes as it is) and needs at
+  Most memory with which it fits and takes at most 3.73 ms (2 times the 1.86 ms that it takes as it is) and needs at
   most 140 MiB of hbm: 141.5MiB. With 141.6MiB not.
 
 $ printf 'trace: gpt_unrolled_kept.h100\ndevice: h100-sxm\nsweep:\n  - {path: device.links.host.to_device, values: [x0.5, x1]}\n  - {name: link, path: [device.links.host.from_device, device.links.host.to_device], values: [16GB/s, 32GB/s]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:g"; sed -i 's:16GB/s, 32GB/s:x0.5, x1:' $T/e.yaml; echelon run $T/e.yaml | sed -n '/^  ---/,/^$/p'
 echelon: T/e.yaml:5:5: sweep: 'device.links.host.to_device' is varied by the axis 'to_device' already; expected factors (x0.5) here, or one axis
   ---------------  ----  -------  -------  ----------  --------
-  x0.5, x0.5       yes   1.82 ms    1.000     180 MiB  hbm port
-  x0.5, x1         yes   1.82 ms    1.000     180 MiB  hbm port
-  x1, x0.5         yes   1.82 ms    1.000     180 MiB  hbm port
-  x1, x1           yes   1.82 ms    1.000     180 MiB  hbm port
+  x0.5, x0.5       yes   1.83 ms    1.000     180 MiB  hbm port
+  x0.5, x1         yes   1.83 ms    1.000     180 MiB  hbm port
+  x1, x0.5         yes   1.83 ms    1.000     180 MiB  hbm port
+  x1, x1           yes   1.83 ms    1.000     180 MiB  hbm port
 
 $ printf 'trace: gpt_unrolled_kept.h100\ndevice: h100-sxm\nsweep:\n  - {path: passes, values: [[], [offload, prefetch]]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:g"
 echelon: T/e.yaml:4:28: values: expected a list of texts; several passes are one text, "offload:idle=0 prefetch", none is ""
@@ -204,5 +204,5 @@ $ printf 'name: mine\nfamily: gpu\nmemories:\n  hbm: {kind: hbm, space: 0, capac
   - mine's file says nothing of units.vector.count: its kernels are not modelled and take what their bytes and operations do at full rate, the least; with 'base: h100-sxm', say, all that it does not say is that GPU's
   It takes 4.30 ms, bound by hbm port (76 % of the critical path).
   - mine's file says nothing of units.vector.count: its kernels are not modelled and take what their bytes and operations do at full rate, the least; with 'base: h100-sxm', say, all that it does not say is that GPU's
-  It takes 5.43 ms, bound by hbm port (72 % of the critical path).
-  It takes 5.43 ms, bound by hbm port (72 % of the critical path).
+  It takes 5.44 ms, bound by hbm port (72 % of the critical path).
+  It takes 5.44 ms, bound by hbm port (72 % of the critical path).

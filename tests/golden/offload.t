@@ -1,7 +1,7 @@
 The offload pass: what waits on the host, what that costs and saves, and what is left where it is.
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass offload 2>&1 | grep -E '^  (It (fits|takes)|  - offload)|offload:|So this'
   It fits. hbm 104 MiB of 79.1 GiB (0 %), host 79.5 MiB of 2 TiB (0 %)
-  It takes 5.63 ms, bound by host link to device (31 % of the critical path).
+  It takes 5.64 ms, bound by host link to device (31 % of the critical path).
     So this offload saves 75.5 MiB of hbm for 79.5 MiB on the host.
   - offload: 23 arrays (89.5 MiB) on the host; 23 copies there (89.5 MiB) and 23 back (89.5 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
   - offload: kernels are those compiled without it; the compiler's places do not hold any more
@@ -10,7 +10,7 @@ $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native -
   after pass offload:memory=120MiB,overlap=true
   It fits. hbm 118 MiB of 79.1 GiB (0 %), host 67.5 MiB of 2 TiB (0 %)
   It takes 3.05 ms, bound by host link to device (41 % of the critical path).
-    It takes 68.0 % longer: 1.82 ms -> 3.05 ms. Along the critical path: +1.25 ms host link to device, +1.24 ms host link from device, -548 us latency inside kernels, -704 us others.
+    It takes 67.1 % longer: 1.83 ms -> 3.05 ms. Along the critical path: +1.25 ms host link to device, +1.24 ms host link from device, -558 us latency inside kernels, -704 us others.
     So this offload saves 61.5 MiB of hbm for 67.5 MiB on the host. At the peak it holds 44 MiB more leaving for host (largest: 'gemm_fusion_dot.10', 'gemm_fusion_dot.16', 'gemm_fusion_dot.22', 'input_transpose_fusion.9').
   - offload: 14 arrays (67.5 MiB) on the host; 14 copies there (67.5 MiB) and 14 back (67.5 MiB)
   - offload: kernels are those compiled without it; the compiler's places do not hold any more
@@ -50,9 +50,9 @@ $ : what the host memory and its link are called, and a tier beside them, change
   It takes 7.80 ms, bound by link to device (37 % of the critical path).
 $ printf 'base: h100-sxm\nname: tiers\nmemories:\n  cxl: {kind: host-pinned, capacity: 1TiB, read: 60GB/s, write: 60GB/s}\nlinks:\n  cxl: {from: cxl, to: hbm, to_device: 28GB/s, from_device: 28GB/s, setup: 2us}\n' >$T/t.yaml; for p in offload offload:to=cxl "offload:to=cxl,overlap=true --pass prefetch" offload:to=vector offload:to=cx; do echelon run --trace traces/gpt_unrolled_kept.h100 --device $T/t.yaml --engine native --pass $p 2>&1 | grep -E '^  It fits|^  It takes|^echelon' | head -2; done
   It fits. hbm 104 MiB of 79.1 GiB (0 %), host 79.5 MiB of 2 TiB (0 %)
-  It takes 5.63 ms, bound by host link to device (31 % of the critical path).
+  It takes 5.64 ms, bound by host link to device (31 % of the critical path).
   It fits. hbm 120 MiB of 79.1 GiB (0 %), cxl 61.5 MiB of 1 TiB (0 %)
-  It takes 6.48 ms, bound by cxl link from device (36 % of the critical path).
+  It takes 6.49 ms, bound by cxl link from device (36 % of the critical path).
   It fits. hbm 212 MiB of 79.1 GiB (0 %), cxl 61.5 MiB of 1 TiB (0 %)
   It takes 4.57 ms, bound by cxl link to device (50 % of the critical path).
 echelon: pass offload: to: 'vector' is no memory beyond tiers's hbm that a link joins with it; expected one of host, pageable, cxl

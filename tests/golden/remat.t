@@ -28,8 +28,8 @@ $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pa
   - remat: 5 arrays (7.50 MiB) kept: matrix products would have to run again (products=true)
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
   It fits. hbm 108 MiB of 79.1 GiB (0 %)
-  It takes 2.18 ms, bound by latency inside kernels (40 % of the critical path).
-    It takes 20.0 % longer: 1.82 ms -> 2.18 ms. Along the critical path: +179 us latency inside kernels, +102 us matrix unit, +46.0 us hbm port, +36 us others.
+  It takes 2.20 ms, bound by latency inside kernels (41 % of the critical path).
+    It takes 20.3 % longer: 1.83 ms -> 2.20 ms. Along the critical path: +187 us latency inside kernels, +102 us matrix unit, +46.0 us hbm port, +36 us others.
   - remat: 22 arrays (146 MiB) made again instead of kept: 69 kernels run again, 206 us by their own times, and 1 inside those that read them
   - remat: 7 kernels that made only what is not kept are gone
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
@@ -74,8 +74,8 @@ $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --pa
 $ printf 'trace: gpt_unrolled_kept.h100\ndevice: h100-sxm\nset: {device.memories.hbm.capacity: 130MiB, device.memories.hbm.available: 130MiB}\nsweep: [{path: passes, values: ["", "remat:memory=112MiB", "remat"]}]\n' >$T/e.yaml; echelon run $T/e.yaml | sed -n '/^  passes/,/^$/p'; echelon run $T/e.yaml --json | grep -c '"may_fit" : true'
   passes               fits     time  x first  hbm needed  bound by
   -------------------  ----  -------  -------  ----------  ----------------------
-  none                 NO    1.82 ms    1.000     180 MiB  hbm port
-  remat:memory=112MiB  may   2.07 ms    1.138     112 MiB  latency inside kernels
-  remat                yes   2.18 ms    1.200     108 MiB  latency inside kernels
+  none                 NO    1.83 ms    1.000     180 MiB  hbm port
+  remat:memory=112MiB  may   2.08 ms    1.140     112 MiB  latency inside kernels
+  remat                yes   2.20 ms    1.203     108 MiB  latency inside kernels
 
 1

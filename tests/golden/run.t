@@ -1189,27 +1189,27 @@ $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --set devi
   It fits. hbm 180 MiB of 2.00 TiB (0 %)
   Unified memory: 140 MiB of it are the device's. 180 MiB came from the host when they were touched, and 180 MiB went there to make room; operations waited 8.61 ms for that.
   It takes 10.4 ms, bound by unified memory's pages (83 % of the critical path).
-  No schedule of it is shorter than 1.82 ms on this device; with no overlap at all it takes 10.4 ms.
+  No schedule of it is shorter than 1.83 ms on this device; with no overlap at all it takes 10.4 ms.
 
   What that changes
-    It takes 5.74 times as long: 1.82 ms -> 10.4 ms. Along the critical path: +8.61 ms unified memory's pages.
+    It takes 5.72 times as long: 1.83 ms -> 10.4 ms. Along the critical path: +8.61 ms unified memory's pages.
   Critical path
-    unified memory's pages        8.61 ms   82.6 % #################...
-    hbm port                       756 us    7.3 % #...................
+    unified memory's pages        8.61 ms   82.5 % #################...
+    hbm port                       756 us    7.2 % #...................
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device gh200 --set device.memories.hbm.capacity=140MiB --set device.memories.hbm.available=140MiB --set replay.unified_memory=true | grep 'Unified'
   Unified memory: 140 MiB of it are the device's. Of the rest, where it lies on the host, 360 MiB were read over the link and 234 MiB written; operations waited 1.54 ms for that.
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device mi300x --set replay.unified_memory=true
 echelon: unified memory: mi300x has no driver that moves pages when they are touched, as far as is known here; expected an NVIDIA GPU with a link to the host
 exit 2
 $ echelon run slowest_link | sed -n '3,4p'
-  schedule=one after the other: Least link with which it fits and takes at most 6.41 ms (1.1 times the 5.82 ms that it
-  takes as it is): x0.8655 (46.5 GB/s). With x0.8654 not.
+  schedule=one after the other: Least link with which it fits and takes at most 6.42 ms (1.1 times the 5.83 ms that it
+  takes as it is): x0.8653 (46.5 GB/s). With x0.8652 not.
 $ echelon run --trace traces/gpt_unrolled_offload.h100 --device h100-sxm --find device.links.host.to_device=40GB/s..60GB/s --for 'time<=x1.05' | tail -2
-    The operations that changed most: 'copy-start.24.0' 188 us -> 187 us, 'copy-start.27.0' 188 us -> 187 us,
-    'copy-start.30.0' 188 us -> 187 us.
+  46.46GB/s -> 46.47GB/s
+    It takes as long as before, 6.13 ms: 35 % of its critical path is on the host link to device.
 $ printf 'trace: gpt_unrolled_offload.h100\ndevice: {base: h100-sxm, memories: {hbm: {capacity: 40GiB}}}\n' >$T/inline.yaml && echelon run $T/inline.yaml --find device.links.host.to_device=x0.5..x1 --for 'time<=x1.05' | sed -n '3,4p'
-  Least to_device with which it fits and takes at most 6.12 ms (1.05 times the 5.82 ms that it takes as it is): x0.8656
-  (46.5 GB/s). With x0.8655 not.
+  Least to_device with which it fits and takes at most 6.13 ms (1.05 times the 5.83 ms that it takes as it is): x0.8654
+  (46.5 GB/s). With x0.8653 not.
 $ echelon run $T/inline.yaml | sed -n '1,3p'
 inline on h100-sxm, changed
 
@@ -1228,21 +1228,21 @@ $ echelon run --trace traces/sharded_mlp.v5e --device l4 --set 'device.links.pci
 $ echelon run break_even | sed -n '4,21p'
   activations, host link     fits     time  x first   needed      peak    to dev  from dev  bound by
   -------------------------  ----  -------  -------  -------  --------  --------  --------  ---------------------
-  made again, x0.5           yes   1.97 ms    1.000  128 MiB         -         -         -  hbm port
-  made again, x1             yes   1.97 ms    1.000  128 MiB         -         -         -  hbm port
-  made again, x2             yes   1.97 ms    1.000  128 MiB         -         -         -  hbm port
-  made again, x4             yes   1.97 ms    1.000  128 MiB         -         -         -  hbm port
-  made again, x8             yes   1.97 ms    1.000  128 MiB         -         -         -  hbm port
-  on host, waited for, x0.5  yes   6.16 ms    3.130  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
-  on host, waited for, x1    yes   4.07 ms    2.069  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
-  on host, waited for, x2    yes   2.97 ms    1.512  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
-  on host, waited for, x4    yes   2.50 ms    1.272  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
-  on host, waited for, x8    yes   2.34 ms    1.191  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
-  on host, overlapped, x0.5  yes   4.58 ms    2.330  128 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
-  on host, overlapped, x1    yes   2.47 ms    1.256  128 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
-  on host, overlapped, x2    yes   1.83 ms    0.930  138 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
-  on host, overlapped, x4    yes   1.83 ms    0.930  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
-  on host, overlapped, x8    yes   1.83 ms    0.930  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  made again, x0.5           yes   1.98 ms    1.000  128 MiB         -         -         -  hbm port
+  made again, x1             yes   1.98 ms    1.000  128 MiB         -         -         -  hbm port
+  made again, x2             yes   1.98 ms    1.000  128 MiB         -         -         -  hbm port
+  made again, x4             yes   1.98 ms    1.000  128 MiB         -         -         -  hbm port
+  made again, x8             yes   1.98 ms    1.000  128 MiB         -         -         -  hbm port
+  on host, waited for, x0.5  yes   6.17 ms    3.115  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
+  on host, waited for, x1    yes   4.08 ms    2.061  126 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link to device
+  on host, waited for, x2    yes   2.98 ms    1.507  128 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
+  on host, waited for, x4    yes   2.51 ms    1.269  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, waited for, x8    yes   2.35 ms    1.188  122 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, overlapped, x0.5  yes   4.58 ms    2.315  128 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
+  on host, overlapped, x1    yes   2.47 ms    1.248  128 MiB  53.5 MiB  53.5 MiB  53.5 MiB  host link from device
+  on host, overlapped, x2    yes   1.84 ms    0.928  138 MiB  51.5 MiB  51.5 MiB  51.5 MiB  hbm port
+  on host, overlapped, x4    yes   1.84 ms    0.928  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
+  on host, overlapped, x8    yes   1.84 ms    0.929  136 MiB  57.5 MiB  57.5 MiB  57.5 MiB  hbm port
 
 $ echelon run --trace tests/golden/data/exact.ech --device h100-sxm | grep -E '32-bit|bound by|(vector|matrix) unit '; for device in v100-16 mi300x tpu-v5e; do echelon run --trace tests/golden/data/exact.ech --device $device | grep '32-bit'; done; sed 's/matrix:f32/matrix:tf32/' tests/golden/data/exact.ech >$T/rounded.ech && echelon run --trace $T/rounded.ech --device h100-sxm | grep '32-bit'
   It takes 4.20 ms, bound by vector unit (100 % of the critical path).
@@ -1264,11 +1264,11 @@ of 2000 runs were made
 0
 exit 1
 $ for x in x1 x0.25; do echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --set device.memories.hbm.read=$x --set device.memories.hbm.write=$x --set device.memories.hbm.both=$x | sed -n '/moves the same/p;/^  Busy/,/^$/{/matrix/p;/hbm/p}'; done
-    matrix unit             280 us   15.4 % ###................  277 GOP
-    hbm port                352 us   19.4 % ####...............  2.13 GiB read, 1.35 GiB written; 2.45 GiB of that in L2
+    matrix unit             280 us   15.3 % ###................  277 GOP
+    hbm port                352 us   19.3 % ####...............  2.13 GiB read, 1.35 GiB written; 2.45 GiB of that in L2
     The hbm port moves the same 3.48 GiB (2.45 GiB of that in L2) in 1.41 ms instead of 352 us.
-    matrix unit             280 us   10.3 % ##.................  277 GOP
-    hbm port               1.41 ms   51.7 % ##########.........  2.13 GiB read, 1.35 GiB written; 2.45 GiB of that in L2
+    matrix unit             280 us   10.2 % ##.................  277 GOP
+    hbm port               1.41 ms   51.5 % ##########.........  2.13 GiB read, 1.35 GiB written; 2.45 GiB of that in L2
 $ echelon import tests/golden/data/oom.pickle -o $T/first.ech >/dev/null 2>&1; sed -i 's/^property "records.oom".*/&\nproperty "pretended_bytes" "220200960"/' $T/first.ech; sed 's/^host 0/host 1/; s/^compute 0/compute 1/' $T/first.ech >$T/second.ech; for f in first second; do echelon run $T/$f.ech --device h100-sxm | grep 'It fits'; done
   It fits as far as the program came. hbm 120 MiB of 78.6 GiB (0 %)
   It fits as far as the program came. hbm 120 MiB of 78.6 GiB (0 %)

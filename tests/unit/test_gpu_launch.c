@@ -85,6 +85,10 @@ static const char entry_text[] =
     "backend_config={\"fusion_backend_config\":{\"kind\":\"__triton\",\"block_level_fusion_config\":{\"num_warps\":\"8\",\"output_tiles\":[{\"sizes\":["
     "\"1\","
     "\"1024\"]}],\"num_stages\":1}}}\n"
+    "  %k_soft2 = f32[4096,1024]{1,0} fusion(%x), kind=kCustom, calls=%soft, "
+    "backend_config={\"fusion_backend_config\":{\"kind\":\"__triton\",\"block_level_fusion_config\":{\"num_warps\":\"8\",\"output_tiles\":[{\"sizes\":["
+    "\"2\","
+    "\"1024\"]}],\"num_stages\":1}}}\n"
     "  %k_product = bf16[4096,2048]{1,0} fusion(%a, %b), kind=kCustom, calls=%product, "
     "backend_config={\"fusion_backend_config\":{\"kind\":\"__triton_nested_gemm_fusion\",\"block_level_fusion_config\":{\"num_warps\":\"2\",\"output_"
     "tiles\":[{"
@@ -140,7 +144,9 @@ static const struct {
     /* Halves: two additions an element, a negation and the sum. */
     {"k_nested", "grid=1024x1x1 block=256x1x1 elements=4194304 operand_bytes=4 class=reduce instructions=10 vector=2 trips=3"},
     {"k_turned", "grid=4096x1x1 block=128x1x1 elements=4194304 operand_bytes=4 class=relayout instructions=28 vector=1 trips=2"},
-    {"k_soft", "grid=4096x1x1 block=256x1x1 registers=28 elements=4194304 operand_bytes=4 class=softmax_warp instructions=19 vector=1 trips=2"},
+    /* Of one row in a tile the exponentials are made twice. */
+    {"k_soft", "grid=4096x1x1 block=256x1x1 registers=28 elements=4194304 operand_bytes=4 class=softmax_warp instructions=28 vector=1 trips=2"},
+    {"k_soft2", "grid=2048x1x1 block=256x1x1 registers=32 elements=4194304 operand_bytes=4 class=softmax_warp instructions=19 vector=1 trips=2"},
     {"k_product", "grid=65536x1x1 block=64x1x1 shared=1536 registers=42 product=1x4096x2048x1024 turned=2097152 operand_bytes=2 class=product arithmetic=mma "
                   "tile=16x8x32 stages=1"},
     /* A step of k that the dot itself names, and what follows the product: tanh. */

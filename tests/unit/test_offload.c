@@ -548,6 +548,32 @@ START_TEST(as_compiled)
 }
 END_TEST
 
+/* Of two arrays that are there before the backward pass reads them, the one that the forward pass made waits on the host, not the zeros of a gradient, which
+ * the compiler has written early. */
+START_TEST(made_early)
+{
+    static const char *const makers[] = {"jit(f)/jvp()/exp", "jit(f)/transpose(jvp())/broadcast_in_dim"};
+    static const char *const others[] = {"jit(f)/jvp()/dot_general", "jit(f)/transpose(jvp())/mul"};
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId array = ech_test_buffer(b, "array", GB, ECH_ROLE_TEMPORARY, false), other = ech_test_buffer(b, "other", GB, ECH_ROLE_TEMPORARY, true);
+    const struct {
+        const char *operation;
+        EchId buffer;
+        EchAccess access;
+    } kernels[] = {{makers[_i], array, ECH_WRITE}, {others[0], other, ECH_WRITE}, {others[1], other, ECH_READ}, {others[1], array, ECH_READ}};
+    (void)ech_test_put(b, ECH_OP_ALLOC, array);
+    for (size_t k = 0; k < G_N_ELEMENTS(kernels); k++) {
+        ech_test_kernel(b, 100 * ms, kernels[k].buffer, kernels[k].access, GB);
+        ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack = ech_trace_builder_string(b, kernels[k].operation, -1);
+    }
+    (void)ech_test_put(b, ECH_OP_FREE, array);
+    g_autoptr(EchTrace) in = ech_test_finish(b), out = ech_test_pass(in, device, diag, (const char *const[]){"offload:what=activations,idle=0", NULL});
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_COPY), _i == 0 ? 2 : 0);
+}
+END_TEST
+
 /* As save_on_cpu has it: out and back once for each operator that saved the array, however many kernels its gradient takes. */
 START_TEST(once_an_operator)
 {
@@ -790,6 +816,7 @@ int main(void)
     tcase_add_test(tcase, fetched_into_twice);
     tcase_add_test(tcase, waits_for_what_comes_later);
     tcase_add_test(tcase, least_harm);
+    tcase_add_loop_test(tcase, made_early, 0, 2);
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
     tcase_add_test(tcase, once_an_operator);
     tcase_add_loop_test(tcase, saved_unread, 0, G_N_ELEMENTS(unread));

@@ -311,6 +311,22 @@ START_TEST(xla_on_an_h100)
 }
 END_TEST
 
+/* A GPT block after block on an H200, whose kernels XLA names after any one of the instructions that share them: of 1516 all are known but fills and calls
+ * beside those whose place in the graph is not told. */
+START_TEST(xla_on_an_h200)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import =
+        ech_import_file(ECH_SOURCE_DIR "/traces/gpu_h200/jax_offload/gpt_unrolled_inputs-profiled/profile.xplane.pb.gz", NULL, NULL, &error);
+    ck_assert_ok(import != NULL, error);
+    g_autoptr(EchDevice) device = ech_test_device("h200", NULL);
+    g_autoptr(EchValidation) validation = ech_validate_trace(import->trace, device, &error);
+    ck_assert_ok(validation != NULL, error);
+    ck_assert_str_eq(validation->subject, "recorded on NVIDIA H200");
+    ck_assert_uint_eq(validation->n_pairs, 1250);
+}
+END_TEST
+
 /* Estimates that XLA leaves in backend_config, as it prints them: of several models the one made for the kernel; what is no number is none. */
 #define COST(time, name) "{\"end_to_end_cycles\":1,\"exec_time_us\":" time ",\"compute_time_us\":0,\"memory_access_time_us\":0,\"name\":\"" name "\"}"
 #define KERNEL(name, costs)                                                                                                                                    \
@@ -384,6 +400,7 @@ int main(void)
     tcase_add_test(cases, absurd_times);
     tcase_add_test(cases, real_profile);
     tcase_add_test(cases, xla_on_an_h100);
+    tcase_add_test(cases, xla_on_an_h200);
     tcase_add_test(cases, estimates_of_gpu_programs);
     tcase_add_test(cases, gpu_programs_without_estimates);
     suite_add_tcase(suite, cases);

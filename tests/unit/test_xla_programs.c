@@ -122,6 +122,27 @@ START_TEST(kernels_by_name)
 }
 END_TEST
 
+/* Three instructions that XLA says are twins of the first; their kernels have the names of the last, which was compiled first, and of the second, compiled
+ * again.
+ */
+START_TEST(kernels_of_twins)
+{
+#define TWIN(name, of) "  %" name " = f32[256]{0} fusion(%" of "), kind=kLoop, calls=%f, metadata={deduplicated_name=\"sum.1\"}\n"
+    static const char text[] = "HloModule jit_t, is_scheduled=true\n\n"
+                               "%f (p: f32[256]) -> f32[256] {\n  %p = f32[256]{0} parameter(0)\n  ROOT %a = f32[256]{0} add(%p, %p)\n}\n\n"
+                               "ENTRY %main (x: f32[256]) -> f32[256] {\n  %x = f32[256]{0} parameter(0)\n" TWIN("sum.1", "x") TWIN("sum.2", "sum.1")
+                                   TWIN("sum.3", "sum.2") "  ROOT %last = f32[256]{0} negate(%sum.3)\n}\n";
+    g_autoptr(GError) error = NULL;
+    g_autofree char *folder = g_dir_make_tmp("twins-XXXXXX", NULL), *path = g_build_filename(folder, "jit_t.hlo.txt", NULL);
+    ck_assert(g_file_set_contents(path, text, -1, NULL));
+    g_autoptr(EchImport) import =
+        read_with(NULL, CAPTURE(KERNEL("2000", "2100", "sum_3") KERNEL("2200", "2250", "sum_2") KERNEL("2300", "2400", "sum_3")), path, &error);
+    ck_assert_ok(import, error);
+    g_autofree char *read = reads(import->trace);
+    ck_assert_str_eq(read, "sum_3:1024 sum_2:1024 sum_3:1024");
+}
+END_TEST
+
 /* Where calls are recorded a kernel is the program's, and the instruction's, in whose range its call lies; the host may be as far ahead as it likes. */
 START_TEST(kernels_by_calls)
 {
@@ -238,6 +259,7 @@ int main(void)
     Suite *suite = suite_create("xla_programs");
     TCase *tcase = tcase_create("xla_programs");
     tcase_add_loop_test(tcase, kernels_by_name, 0, G_N_ELEMENTS(captures));
+    tcase_add_test(tcase, kernels_of_twins);
     tcase_add_test(tcase, kernels_by_calls);
     tcase_add_test(tcase, runs_are_steps);
     tcase_add_test(tcase, an_h100s);
