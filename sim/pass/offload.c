@@ -448,16 +448,6 @@ typedef struct {
     bool again; /* a checkpoint runs it once more, and its own hooks keep what it saves */
 } Reader;
 
-static void add_reader(const EchSurvey *s, GArray *readers, EchId op)
-{
-    Reader reader = {op, false};
-    for (guint k = 0; k < readers->len; k++) {
-        const EchOp *before = &s->ops[g_array_index(readers, Reader, k).op];
-        reader.again |= before->stack == s->ops[op].stack && before->name == s->ops[op].name;
-    }
-    g_array_append_val(readers, reader);
-}
-
 /* What gradients read of parameter @buffer, each what the last operator saved that no other gradient has had. */
 static void find_given(Pass *p, EchId buffer)
 {
@@ -469,11 +459,12 @@ static void find_given(Pass *p, EchId buffer)
         EchId op = p->users.op[k];
         bool reads, writes;
         (void)ech_survey_access(s, op, buffer, &reads, &writes);
+        bool backward = ech_modules_is_backward(s, op), again = ech_stack_runs_again(ech_trace_string(s->t, s->ops[op].stack));
         if (writes || s->ops[op].kind != ECH_OP_KERNEL) {
             g_array_set_size(readers, 0); /* the next step's */
             gradient = ECH_NONE;
-        } else if (!ech_modules_is_backward(s, op)) {
-            add_reader(s, readers, op);
+        } else if (!backward || again) {
+            g_array_append_val(readers, ((Reader){op, again}));
         } else if (gradient != ECH_NONE && is_same_gradient(s, gradient, op)) {
             if (open)
                 g_array_index(p->given, Given, p->given->len - 1).last = op;

@@ -24,6 +24,12 @@ static inline bool ech_stack_is_optimizer(const char *stack)
 {
     return strstr(stack, ECH_RANGE_OPTIMIZER) != NULL;
 }
+/** Whether a module runs within a node of the backward pass: a checkpoint runs it again. */
+static inline bool ech_stack_runs_again(const char *stack)
+{
+    const char *module = strstr(stack, ECH_RANGE_MODULE), *node = module ? strstr(stack, ECH_RANGE_BACKWARD) : NULL;
+    return node && module < node;
+}
 /** Whether an optimizer's step is within a node of the backward pass, a hook of the gradient that it takes, and not around it, as with a closure. */
 static inline bool ech_stack_steps_in_backward(const char *stack)
 {

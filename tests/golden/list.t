@@ -651,7 +651,7 @@ $ echelon list passes
       above=size (1MiB)  only arrays of at least this size
       idle=ratio (1)  saved: only arrays that lie idle for at least this many times as long as copying them out and back takes; others: shorter pauses are spent on the device
       memory=size (0)  only as many arrays, those idle for longest first, as bring what the device holds at its fullest down to this; 0: all
-      each=true or false (false)  activations: out and back once for each operator that saved them, as save_on_cpu has it, which does not know them again and takes small ones, too (above=1)
+      each=true or false (false)  activations: out and back once for each operator that saved them, as save_on_cpu has it, which does not know them again and takes parameters and small ones, too (above=1)
       overlap=true or false (false)  false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them, for as long as what they are still taking out has room in memory= (fetches: pass prefetch)
       stash=number (0)  overlap=true: the program waits for the oldest copy to the host when more than this many are under way, as torchtune's OffloadActivations has it (5 there); 0: any number
       to=text ()  memory of the device's file in which they wait, a tier beyond the host's, say (cxl), over the link that joins it with hbm; nothing: the host's
@@ -663,7 +663,7 @@ $ echelon list passes
       modules=text ()  of each module of PyTorch whose path fits this ("layers.*", "encoder.*+decoder.*"), all that its forward pass makes but its results, whatever that brings, as torch.utils.checkpoint has it
       products=true or false (true)  true: anything may run again; false: no matrix products, as JAX's dots_saveable has it
   fuse             run PyTorch's optimizer as one kernel, as fused=True has it, or on the host
-      where=device|host (device)  device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, for a time that is not modelled: gradients go when they are done, parameters come back, its state stays
+      where=device|host (device)  device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, as fast as the host's memory or processor reads and writes each array once: gradients go when they are done, parameters come back, its state stays
   schedule         run kernels, begin copies from and to the host, and wait for them, when XLA's latency-hiding scheduler does
       copies=number (0)  copies from and to the host under way at a time, at most; 0: as XLA has it, 5 on TPUs, 2 on GPUs
       memory=size (0)  device memory that it keeps to where it can; 0: 95 % of what there is, XLA's default (xla_tpu_scheduler_percent_shared_memory_limit, GPUs: xla_gpu_memory_limit_slop_factor)

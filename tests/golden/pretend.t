@@ -172,9 +172,9 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   It fits. hbm 3.46 GiB of 78.6 GiB (4 %), host 2.15 GiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 100 ms; --step N tells all of this of one alone
     100 ms from Optimizer.step#AdamW.step to the next, 219 kernels, at most 3.46 GiB
-    99.4 ms from Optimizer.step#AdamW.step to the next, 165 kernels, at most 3.46 GiB
+    99.5 ms from Optimizer.step#AdamW.step to the next, 165 kernels, at most 3.46 GiB
 
-  - offload: 120 arrays (6.46 GiB) on the host; 126 copies there (6.55 GiB) and 126 back (6.55 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
+  - offload: 120 arrays (6.46 GiB) on the host; 138 copies there (6.55 GiB) and 138 back (6.55 GiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'offload:what=arguments,names=optimizer' | sed -n '/It fits/p;/Steps/,/^$/p;/ - offload/p'
   It fits. hbm 3.96 GiB of 78.6 GiB (5 %), host 692 MiB of 2 TiB (0 %)
   Steps: 2, the middle one takes 40.8 ms; --step N tells all of this of one alone

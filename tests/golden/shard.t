@@ -80,18 +80,19 @@ $ echelon advise traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-
   What would make it fit
    1  checkpoint each, all split (FSDP)    2.29 GiB       8 B  13.4 ms    x0.946
    2  all split (FSDP, ZeRO-3)             2.88 GiB       8 B  25.5 ms    x1.797
+   3+ checkpoint each, weights on host     2.56 GiB  2.16 GiB  44.9 ms    x3.171
 
   What would not be enough
-   4+ checkpoint each, optimizer on host   2.99 GiB  1.73 GiB        - in pieces
-   5+ checkpoint each, weights on host     2.99 GiB  1.29 GiB        - in pieces
+   5+ checkpoint each, optimizer on host   2.99 GiB  1.73 GiB        - in pieces
    6  all split, gathered once (ZeRO-2)    3.07 GiB       8 B        -         -
-   7  weights and optimizer on host        3.28 GiB  1.29 GiB        -         -
+   7  weights and optimizer on host        3.28 GiB  2.16 GiB        -         -
    8+ activations on host, waited for      3.48 GiB  1.46 GiB        -         -
    9+ checkpoint each, what stays on host  3.48 GiB   885 MiB        -         -
   10  optimizer on host                    3.59 GiB  1.73 GiB        -         -
   11  optimizer state split (ZeRO-1)       3.83 GiB       8 B        -         -
   12+ checkpoint each block                3.91 GiB       8 B        -         -
   13  checkpoint each, keep its products   4.17 GiB       8 B        -         -
+  14+ activations on host, overlapped      4.21 GiB  1.46 GiB        -         -
   (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4600MiB --step last | sed -n '/On several/,/^$/p'

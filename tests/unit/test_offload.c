@@ -657,8 +657,9 @@ static const struct {
 } of_parameters[] = {
     {{"aten::embedding\nModel", "aten::mm\nhead", NULL}, {"MmBackward0", NULL}, 1},
     {{"aten::mm\na", "aten::mm\nb", NULL}, {"MmBackward0", "MulBackward0", NULL}, 2},
-    {{"aten::mm\na", NULL}, {"MmBackward0", "MmBackward0", NULL}, 1}, /* two kernels of one gradient */
-    {{"aten::mm\na", "aten::mm\na", NULL}, {"MmBackward0", NULL}, 0},
+    {{"aten::mm\na", NULL}, {"MmBackward0", "MmBackward0", NULL}, 1},                 /* two kernels of one gradient */
+    {{"aten::mm\na", "aten::mm\na", NULL}, {"MmBackward0", "MulBackward0", NULL}, 2}, /* a module that runs twice */
+    {{"aten::mm\na", "aten::mm\nnn.Module: Block: b\nautograd::engine::evaluate_function: torch.utils.checkpoint", NULL}, {"MmBackward0", NULL}, 0},
     {{"aten::mm\na", NULL}, {NULL}, 0},
 };
 
