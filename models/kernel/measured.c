@@ -253,6 +253,13 @@ double ech_measured_burst(const EchDevice *device, const char *dtype, bool odd)
     return MAX(ech_device_number(device, own, ech_device_number(device, "kernel.bursts_odd.bf16", burst)), 1);
 }
 
+double ech_measured_largest_burst(const EchMeasured *measured, const EchDevice *device)
+{
+    enum { EDGE = 8192 }; /* Of smaller cards the largest that there is */
+    double share = ech_measured_product(measured, "bf16", EDGE, EDGE, EDGE, 1);
+    return MAX(ech_measured_burst(device, "bf16", false) * (share > 0 ? share : 1), 1);
+}
+
 double ech_measured_heat(double constant, double busy, double period)
 {
     period = MAX(period, busy);

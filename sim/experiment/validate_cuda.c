@@ -255,12 +255,14 @@ static void find_duty(EchCudaValidation *v)
     }
     double makespan = (double)MAX(v->measured->makespan, 1), constant = ech_device_number(device, "runtime.heat_ps", 0);
     v->products_duty = CLAMP(hot / makespan * ech_measured_heat(constant, makespan, all), 0, 1);
-    if (v->measured->by_blas > 0 && burst > 1.02)
+    g_autoptr(EchMeasured) known = ech_measured_new(device);
+    double largest = ech_measured_largest_burst(known, device);
+    if (v->measured->by_blas > 0 && largest > 1.02)
         ech_diag_remark(
             v->measured->diag,
             "matrix products ran %.0f %% of the time that replays took with what lies between them, which in power is %.0f %% of large ones of bf16: "
             "those are predicted at %.2f of the rate that power leaves them when nothing else runs (just after a pause this GPU does %.2f of it)",
-            100 * CLAMP(busy / all, 0, 1), 100 * v->products_duty, ech_measured_duty_rate(device, burst, v->products_duty), burst);
+            100 * CLAMP(busy / all, 0, 1), 100 * v->products_duty, ech_measured_duty_rate(device, largest, v->products_duty), largest);
 }
 
 static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError **error)

@@ -1523,6 +1523,31 @@ START_TEST(products_have_the_rate_of_their_duty)
 }
 END_TEST
 
+/* The burst is of smaller products: the largest, of 0.96 of what those would do after a pause, takes all of the time what was measured so. */
+START_TEST(the_largest_product_all_of_the_time_is_as_measured)
+{
+    static const struct {
+        double duty;
+        EchTime us;
+    } cases[] = {{0, 27500}, {0.5, 27500}, {0.85, 30000}, {1, 33000}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        Maker m = maker_new();
+        add_kernel(&m, m.core, 33 * GB);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        add_number(device, "kernel.products.bf16.1024x1024", 0.96);
+        add_number(device, "kernel.burst_share", 1.25);
+        add_number(device, "kernel.duty_rates.50", 1.2);
+        add_number(device, "kernel.duty_rates.70", 1.15);
+        add_number(device, "kernel.duty_rates.85", 1.1);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.products_duty = cases[i].duty;
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        near(run->spans[0].end - run->spans[0].start, cases[i].us * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
+    }
+}
+END_TEST
+
 /* A cudaMalloc waits for nothing: the host makes it while the kernel before it runs. A cudaFree waits for that. */
 START_TEST(the_host_allocates_ahead)
 {
@@ -2332,6 +2357,7 @@ int main(void)
     tcase_add_test(tests, mapping_is_priced_by_pieces);
     tcase_add_test(tests, the_host_allocates_ahead);
     tcase_add_test(tests, products_have_the_rate_of_their_duty);
+    tcase_add_test(tests, the_largest_product_all_of_the_time_is_as_measured);
     tcase_add_loop_test(tests, one_memory_is_waited_for_by_both, 0, 4 * G_N_ELEMENTS(engines));
     tcase_add_test(tests, a_waiting_host_frees_nothing);
     tcase_add_loop_test(tests, what_failed_is_not_waited_for, 0, G_N_ELEMENTS(engines));
