@@ -54,6 +54,8 @@ typedef struct {
     EchFigure wait, wait_copy;      /**< From the end of a kernel to the start of one in another queue that waits for it, beyond what
                                      * one behind another takes; the same between a kernel and a copy, either way, each of 40 us. */
     EchFigure wait_copy_short, wait_copy_by[ECH_CALIBRATE_WAITS]; /**< Of an empty kernel and a small copy; of such that take 10, 40 and 160 us. */
+    EchFigure wait_through;                                       /**< From a copy's end to where a queue that does nothing has passed that on, or to
+                                                                   * the start of another copy from there. */
     EchFigure wait_passed;                                        /**< What a kernel takes longer that waits for what is over already. */
     EchFigure malloc, free;                                       /**< Host time of a call, of 2 to 64 MiB in turn while others are held. */
     EchFigure malloc_async, free_async, pin;                      /**< Of 2 MiB; pin: of 1 MiB of host memory. */

@@ -263,6 +263,7 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_time(w, "  ", "event_ps", c->event, "from an event to the next");
     add_time(w, "  ", "wait_ps", c->wait, "from a kernel's end to the start of one in another queue that waits for it, beyond a launch");
     add_time(w, "  ", "wait_copy_ps", c->wait_copy, "the same between a kernel and a copy, of 40 us each");
+    add_time(w, "  ", "wait_through_ps", c->wait_through, "the same between copies, by a queue that waits for one and does nothing");
     add_time(w, "  ", "wait_passed_ps", c->wait_passed, "what a kernel takes longer that waits for what is over already");
     add_time(w, "  ", "submit_ps", c->submit, "host time of a launch");
     add_time(w, "  ", "synchronize_ps", c->synchronize, "host time of waiting for an idle queue");
@@ -452,6 +453,7 @@ char *ech_calibration_text(const EchCalibration *c)
     static const char *const by[ECH_CALIBRATE_WAITS] = {"the same for one of 10 us", "the same for one of 40 us", "the same for one of 160 us"};
     for (size_t i = 0; i < ECH_CALIBRATE_WAITS; i++)
         time_line(text, by[i], c->wait_copy_by[i]);
+    time_line(text, "a copy that waits for another, half-way", c->wait_through);
     time_line(text, "a kernel that waits for what is over", c->wait_passed);
     time_line(text, "cudaMalloc of 2 to 64 MiB (host)", c->malloc);
     time_line(text, "cudaFree of 2 to 64 MiB (host)", c->free);

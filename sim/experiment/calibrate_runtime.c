@@ -31,11 +31,12 @@ typedef struct {
     EchCuEvent there, back;  /* Without time */
     const CopyShape *copy;   /* In the second queue; NULL: a kernel there */
     const StreamShape *work; /* In the first; NULL: an empty kernel */
+    bool through;            /* Nothing there: the first only passes on that the second is through */
 } Turn;
 
 static bool issue_turned(Bench *b, const Turn *turn, EchCuStream stream, GError **error)
 {
-    return turn->work ? ech_bench_issue_stream(b, stream, turn->work, error) : ech_bench_issue_empty(b, stream, NULL, error);
+    return turn->through || (turn->work ? ech_bench_issue_stream(b, stream, turn->work, error) : ech_bench_issue_empty(b, stream, NULL, error));
 }
 
 /* A kernel in the first queue, then something in the second that waits for it, and that the first waits for. */
@@ -91,10 +92,10 @@ static bool time_long_turn(Bench *b, Turn turn, double ns, EchFigure *ret, GErro
     uint64_t words = MIN((uint64_t)(ns * r->read.median / 16e9), b->half / 16);
     const StreamShape work = {MAX(words, 1), 0, true};
     const CopyShape copy = {MIN((EchBytes)(ns * r->pinned[0].rate / 1e9) / 4096 * 4096 + 4096, b->host_bytes), false, false};
-    EchFigure kernel_time, copy_time;
+    EchFigure kernel_time = {0}, copy_time;
     turn.work = &work;
     turn.copy = &copy;
-    return ech_bench_time_batch(b, ech_bench_issue_stream, &work, 10, &kernel_time, error) &&
+    return (turn.through || ech_bench_time_batch(b, ech_bench_issue_stream, &work, 10, &kernel_time, error)) &&
            ech_bench_time_each(b, ech_bench_issue_copy, &copy, REPEATS, &copy_time, error) &&
            time_turn(b, turn, kernel_time.median + copy_time.median, ret, error);
 }
@@ -114,6 +115,8 @@ bool ech_calibrate_waits(Bench *b, GError **error)
     for (size_t i = 0; ok && i < ECH_CALIBRATE_WAITS; i++)
         ok = time_long_turn(b, turn, lasts[i], &r->wait_copy_by[i], error);
     r->wait_copy = r->wait_copy_by[1];
+    turn.through = true;
+    ok = ok && time_long_turn(b, turn, lasts[1], &r->wait_through, error);
     ok = ok && time_passed(b, turn.there, &r->wait_passed, error);
     if (turn.there)
         b->cu->event_destroy(turn.there);

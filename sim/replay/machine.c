@@ -266,6 +266,7 @@ static void start_op(EchMachine *m, uint32_t queue)
     uint32_t id = q->entries[q->at].id;
     const EchPrice *price = &m->prices->prices[id];
     q->start = m->now;
+    q->tells_copy = q->tells_copy && !ech_op_is_work(&m->ops[id]);
     EchTime fixed = ech_time_add(price->fixed, q->driver);
     m->out.driver = ech_time_add(m->out.driver, q->driver);
     if (q->driver > 0)
@@ -359,6 +360,7 @@ static void end_op(EchMachine *m, uint32_t queue)
     emit_span(m, queue, resource);
     m->done[id] = q->ordinal + 1;
     m->last_end[id] = m->now;
+    m->tells_copy[id] = q->tells_copy;
     if (op->kind == ECH_OP_MARK)
         ech_machine_run_mark(m, &m->ops[id]);
     if (op->kind == ECH_OP_FREE)
@@ -464,24 +466,46 @@ static void count_waits(EchMachine *m, Queue *q, uint32_t op, EchTime asked)
     }
 }
 
+/* Whether the op's end tells that of a copy: it is one, or its queue has waited for one and done no work since. */
+static bool tells_copy(const EchMachine *m, uint32_t op)
+{
+    return m->ops[op].kind == ECH_OP_COPY || m->tells_copy[op];
+}
+
+/* From the end of an op to where one that it releases in another queue begins. Kernels and copies learn late of each other's ends; queues and copies that only
+ * pass on that a copy is over do not: on two H200s parameters that come by copies in a row, each released by the compute queue once it has seen the one before,
+ * lose 1 to 2 us between two of them where a kernel between two copies loses 8. */
+static EchTime handoff_time(const EchMachine *m, uint32_t from, uint32_t to)
+{
+    EchOpKind kind = (EchOpKind)m->ops[to].kind;
+    if (tells_copy(m, from))
+        return kind == ECH_OP_KERNEL || kind == ECH_OP_COLLECTIVE ? m->wait_copy : m->wait_through;
+    return kind == ECH_OP_COPY ? m->wait_copy : m->wait_kernel;
+}
+
 /* What lies between a kernel and the one before it in its queue. And where another queue released the op at the head, which takes some time to be known here:
  * what is left of that, and at least what looking takes. */
-static EchTime handoff_of(const EchMachine *m, const Queue *q, uint32_t op)
+static EchTime handoff_of(const EchMachine *m, Queue *q, uint32_t op)
 {
     EchTime left = 0;
     uint32_t before = m->kernel_before ? m->kernel_before[op] : NOWHERE;
+    bool work = ech_op_is_work(&m->ops[op]);
     if (before != NOWHERE)
         left = MAX(m->last_end[before] + m->kernel_gap - m->now, 0);
     if (m->wait_kernel <= 0 && m->wait_copy <= 0 && m->wait_passed <= 0)
         return left;
     for (uint32_t n = m->first_need[op]; n < m->first_need[op + 1]; n++) {
+        uint32_t from = m->needs[n].op;
         EchTime released = released_at(m, q, &m->needs[n], op);
-        EchOpKind from = (EchOpKind)m->ops[m->needs[n].op].kind, to = (EchOpKind)m->ops[op].kind;
-        EchTime takes = from == ECH_OP_COPY || to == ECH_OP_COPY ? m->wait_copy : m->wait_kernel;
         if (released >= 0)
-            left = MAX(left, MAX(released > 0 ? released + takes - m->now : 0, m->wait_passed));
+            left = MAX(left, MAX(released > 0 ? released + handoff_time(m, from, op) - m->now : 0, m->wait_passed));
+        /* A queue that has waited for it itself, not one that comes later. */
+        if (!work && released > 0 && released >= q->head && tells_copy(m, from)) {
+            q->tells_copy = true;
+            q->works_from = MAX(q->works_from, ech_time_add(released, m->wait_copy));
+        }
     }
-    return left;
+    return work ? MAX(left, q->works_from - m->now) : left;
 }
 
 enum { DRIVER_PAGE = 2 << 20 };

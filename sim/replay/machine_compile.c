@@ -803,6 +803,7 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
     if (options->overhead) {
         m->wait_kernel = (EchTime)ech_device_number(device, "runtime.wait_ps", 0);
         m->wait_copy = (EchTime)ech_device_number(device, "runtime.wait_copy_ps", (double)m->wait_kernel);
+        m->wait_through = MIN((EchTime)ech_device_number(device, "runtime.wait_through_ps", (double)m->wait_kernel), m->wait_copy);
         m->wait_passed = (EchTime)ech_device_number(device, "runtime.wait_passed_ps", 0);
     }
     if (!compile_memories(m, diag, error) || !ech_machine_compile_unified(m, diag, error))
@@ -824,6 +825,7 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
         m->longest_distance = MAX(m->longest_distance, m->needs[n].distance);
     m->done = g_new0(uint64_t, m->n_ops + 1);
     m->last_end = g_new0(EchTime, m->n_ops + 1);
+    m->tells_copy = g_new0(bool, m->n_ops + 1);
     m->op_waiters = g_new(uint32_t, m->n_ops + 1);
     memset(m->op_waiters, 0xff, (m->n_ops + 1) * sizeof *m->op_waiters);
     compile_host(m);
@@ -889,6 +891,7 @@ void ech_machine_free(EchMachine *m)
     g_array_unref(m->placed);
     g_free(m->done);
     g_free(m->last_end);
+    g_free(m->tells_copy);
     g_free(m->op_waiters);
     g_free(m->links);
     g_free(m->next_id);

@@ -143,7 +143,8 @@ START_TEST(finds_how_the_driver_rounds)
     /* A wait takes the fake 1.5 us and the event before it 0.15; tensor cores that have rested do an eighth more. */
     NEAR(c->wait.median, 1650, 0.1);
     NEAR(c->wait_copy_short.median, 1650, 0.15);
-    NEAR(c->wait_copy.median, 1650, 0.35); /* With half the scatter of 40 us of work and as much copying in it */
+    NEAR(c->wait_copy.median, 1650, 0.35);   /* With half the scatter of 40 us of work and as much copying in it */
+    NEAR(c->wait_through.median, 1650, 0.2); /* To its events a wait is as to kernels */
     NEAR(c->wait_passed.median, 1500, 0.1);
     NEAR(c->burst[0].median, 1 / 0.875, 0.03);
     /* Seven tenths of the time leave them cool; in the pauses of more they cool down to what the next begins at. */
@@ -189,6 +190,7 @@ START_TEST(finds_how_the_driver_rounds)
     NEAR(ech_device_number(device, "runtime.driver.map_ps", 0), c->map.median * 1e3, 0.001);
     NEAR(ech_device_number(device, "runtime.driver.unmap_piece_ps", 0), c->unmap_piece.median * 1e3, 0.001);
     NEAR(ech_device_number(device, "runtime.wait_ps", 0), c->wait.median * 1e3, 0.001);
+    NEAR(ech_device_number(device, "runtime.wait_through_ps", 0), c->wait_through.median * 1e3, 0.001);
     NEAR(ech_device_number(device, "kernel.copies_beside_from_share", 0), c->copies_beside[1].median, 0.001);
     NEAR(ech_device_number(device, "kernel.burst_share", 0), c->burst[0].median, 0.001);
     NEAR(ech_device_number(device, "kernel.bursts_odd.bf16", 0), c->burst_odd[0].median, 0.001);

@@ -703,6 +703,46 @@ START_TEST(queues_learn_of_each_other_later)
 }
 END_TEST
 
+/* A kernel, then two copies, each released by the kernel's queue, which only waits for the first, and a kernel: what lies between copies is not what lies
+ * between a copy and a kernel, which takes as long however many look in between. Over and over, a kernel's queue never tells of the copies before it. */
+START_TEST(queues_without_work_pass_copies_on)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    enum { KERNEL = 5000000, WAIT = 700000, WAIT_COPY = 2000000, THROUGH = 300000, LAPS = 100 };
+    for (uint64_t laps = 1; laps <= LAPS; laps *= LAPS) {
+        Maker m = maker_new();
+        add_loop(&m, m.core, 7, laps);
+        add_kernel(&m, m.core, KERNEL);
+        EchId before = add_op(&m, ECH_OP_MARK, m.core);
+        for (unsigned i = 0; i < 2; i++) {
+            EchId copy = add_copy(&m, m.in, m.host, m.hbm, MB); /* 10 us */
+            ech_trace_builder_dep(m.b, before, 0);
+            before = add_op(&m, ECH_OP_MARK, m.core);
+            ech_trace_builder_dep(m.b, copy, 0);
+        }
+        add_kernel(&m, m.core, KERNEL);
+        g_autoptr(EchTrace) trace = finish(&m);
+        for (unsigned told = 0; told < 2; told++) {
+            g_autoptr(EchDevice) device = make_device(0);
+            add_waits(device, WAIT, WAIT_COPY);
+            if (told)
+                add_number(device, "runtime.wait_through_ps", THROUGH);
+            EchTime lap = 2 * KERNEL + 20 * ECH_PS_PER_US + 2 * WAIT_COPY + 2 * (told ? THROUGH : WAIT);
+            EchReplayOptions options = default_options(engine);
+            g_autoptr(EchRun) run = replay(trace, device, options);
+            near(run->makespan, (EchTime)laps * lap, 20 * laps, engine);
+            ck_assert_int_le(run->makespan, run->serial);
+            options = default_options(engine);
+            options.skip_steady = 0;
+            g_autoptr(EchRun) slow = replay(trace, device, options);
+            near(slow->makespan, (EchTime)laps * lap, 20 * laps, engine);
+        }
+    }
+}
+END_TEST
+
 /* What an operation had to share most is told by what it met itself, not by what was shared before it. */
 START_TEST(who_was_in_the_way)
 {
@@ -2336,6 +2376,7 @@ int main(void)
     tcase_add_test(tests, reads_and_writes_have_their_rates);
     tcase_add_test(tests, scattered_accesses_take_longer);
     tcase_add_loop_test(tests, both_ways_share_a_total, 0, 2);
+    tcase_add_loop_test(tests, queues_without_work_pass_copies_on, 0, 2);
     tcase_add_loop_test(tests, queues_learn_of_each_other_later, 0, 2);
     tcase_add_loop_test(tests, double_buffered_pipeline, 0, 2);
     tcase_add_test(tests, steady_loops_are_skipped_exactly);
