@@ -511,9 +511,9 @@ static EchTime handoff_of(const EchMachine *m, Queue *q, uint32_t op)
 enum { DRIVER_PAGE = 2 << 20 };
 
 /* Picoseconds of @calls of the driver for @pieces of physical memory of @bytes in all. */
-static double driver_time(uint64_t calls, uint64_t pieces, EchBytes bytes, const DriverPrice *price)
+static double driver_time(uint64_t calls, uint64_t pieces, EchBytes bytes, const DriverPrice *price, bool beside)
 {
-    return (double)calls * (double)price->call + (double)(pieces - MIN(calls, pieces)) * (double)price->piece +
+    return (double)calls * (double)(beside ? price->beside : price->call) + (double)(pieces - MIN(calls, pieces)) * (double)price->piece +
            MAX((double)bytes / DRIVER_PAGE - (double)pieces, 0) * (double)price->page;
 }
 
@@ -531,6 +531,12 @@ static bool is_on_device(const EchMachine *m, const Queue *q)
     return ech_trace_queues(m->trace)[m->ops[q->entries[q->at].id].queue].kind != ECH_QUEUE_HOST;
 }
 
+/* Such a host has come to the op at the head of its queue before the device has: that is at work while the host calls. */
+static bool host_is_ahead(const EchMachine *m, const Queue *q)
+{
+    return m->paced && is_on_device(m, q) && m->host_free < m->now;
+}
+
 /*
  * Driver calls of allocators. The trace's order is the order in which the host asked: a call that waits for the device ends when everything before it has, and
  * the host asks for nothing behind it until then. Loops repeat their ops, so in traces with loops a call takes its time on its own queue alone. What the
@@ -541,15 +547,20 @@ static void charge_driver(EchMachine *m, Queue *q, uint32_t memory, const EchDri
     EchDriverCalls now;
     ech_allocator_driver(m->allocators[memory], &now);
     uint64_t takes = now.takes - before->takes, gives = now.gives - before->gives, maps = now.maps - before->maps, unmaps = now.unmaps - before->unmaps;
-    double ps = driver_time(gives, gives, now.given - before->given, &m->driver_free) +
-                driver_time(unmaps, now.pieces_unmapped - before->pieces_unmapped, now.unmapped - before->unmapped, &m->driver_unmap);
-    if (ech_bytes_add(now.taken, now.mapped) > m->options->held)
-        ps += driver_time(takes, takes, now.taken - before->taken, &m->driver_malloc) +
-              driver_time(maps, now.pieces_mapped - before->pieces_mapped, now.mapped - before->mapped, &m->driver_map);
+    double ps = driver_time(gives, gives, now.given - before->given, &m->driver_free, false) +
+                driver_time(unmaps, now.pieces_unmapped - before->pieces_unmapped, now.unmapped - before->unmapped, &m->driver_unmap, false);
+    bool ahead = host_is_ahead(m, q);
+    if (ech_bytes_add(now.taken, now.mapped) > m->options->held) {
+        ps += driver_time(takes, takes, now.taken - before->taken, &m->driver_malloc, ahead) +
+              driver_time(maps, now.pieces_mapped - before->pieces_mapped, now.mapped - before->mapped, &m->driver_map, ahead);
+        q->drains = q->drains || (takes > 0 && m->driver_malloc.waits) || (maps > 0 && m->driver_map.waits);
+    }
     /* Where every request is a call, one that finds room in a page of others is too. */
     if (m->free_call[memory] && takes + maps == 0)
         ps += (double)m->driver_malloc_small;
     q->drains = q->drains || gives + unmaps > 0;
+    if (ahead && q->drains)
+        ps += (double)m->trip;
     if (m->paced && is_on_device(m, q) && !q->drains) {
         m->host_free = ech_time_add(m->host_free, driver_ps(ps));
         q->driver = MAX(m->host_free - m->now, 0);
@@ -738,7 +749,8 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
         EchBytes bytes = m->buffers[m->ops[op].target].bytes;
         const DriverPrice *price = m->free_call[m->buffers[m->ops[op].target].memory];
         bool small = price == &m->driver_free && bytes <= DRIVER_PAGE / 2 && m->driver_free_small > 0;
-        q->driver = small ? m->driver_free_small : driver_ps(driver_time(1, 1, ech_round_up(bytes, DRIVER_PAGE), price));
+        q->driver = small ? m->driver_free_small : driver_ps(driver_time(1, 1, ech_round_up(bytes, DRIVER_PAGE), price, false));
+        q->driver = ech_time_add(q->driver, host_is_ahead(m, q) ? m->trip : 0);
         q->drains = true;
     }
     if (q->drains && !pass_barrier(m, queue, op)) {

@@ -670,9 +670,11 @@ static void compile_links(EchMachine *m)
 static DriverPrice driver_price(const EchDevice *device, const char *call)
 {
     g_autofree char *first = g_strdup_printf("runtime.driver.%s_ps", call), *piece = g_strdup_printf("runtime.driver.%s_piece_ps", call),
-                    *page = g_strdup_printf("runtime.driver.%s_page_ps", call);
+                    *page = g_strdup_printf("runtime.driver.%s_page_ps", call), *beside = g_strdup_printf("runtime.driver.%s_beside_ps", call),
+                    *waits = g_strdup_printf("runtime.driver.%s_waits", call);
     double each = ech_device_number(device, first, 0);
-    return (DriverPrice){(EchTime)each, (EchTime)ech_device_number(device, piece, each), (EchTime)ech_device_number(device, page, 0)};
+    return (DriverPrice){(EchTime)each, (EchTime)ech_device_number(device, piece, each), (EchTime)ech_device_number(device, page, 0),
+                         (EchTime)ech_device_number(device, beside, each), ech_device_number(device, waits, 0) > 0};
 }
 
 /* What PyTorch's host takes for a launch where the device does not say: 17 us of a core of an AMD EPYC, 15 at best, over a training step of a GPT of 12 layers
@@ -793,6 +795,7 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
     compile_traffic(m);
     if (options->overhead && options->driver_calls) {
         m->submit = (EchTime)ech_device_number(device, "runtime.submit_ps", 0);
+        m->trip = (EchTime)ech_device_number(device, "runtime.trip_ps", 0);
         m->driver_malloc = driver_price(device, "malloc");
         m->driver_free = driver_price(device, "free");
         m->driver_map = driver_price(device, "map");

@@ -1622,6 +1622,43 @@ START_TEST(the_host_allocates_ahead)
 }
 END_TEST
 
+/* What the call takes where the device is at work, or that it waits for that; of a cudaFree the kernel's way there and back, but where the one before has
+ * waited already. */
+START_TEST(the_host_allocates_beside_kernels)
+{
+    static const struct {
+        bool waits, mapped;
+        EchTime us;
+    } cases[] = {{false, false, 100 + 2 + 130 + 2 + 60 + 7 + 30 + 30},
+                 {true, false, 100 + 2 + 60 + 7 + 100 + 2 + 60 + 7 + 30 + 30},
+                 {false, true, 100 + 2 + 130 + 2 + 60 + 7 + 30 + 30},
+                 {true, true, 100 + 2 + 60 + 7 + 100 + 2 + 60 + 7 + 30 + 30}};
+    for (size_t c = 0; c < G_N_ELEMENTS(cases); c++) {
+        Maker m = maker_new();
+        EchId buffers[2];
+        for (unsigned i = 0; i < 2; i++) {
+            buffers[i] = add_buffer(&m, m.hbm, MB, false);
+            add_target(&m, ECH_OP_ALLOC, m.core, buffers[i]);
+            add_kernel(&m, m.core, 60 * MB); /* 60 us */
+        }
+        for (unsigned i = 0; i < 2; i++)
+            add_target(&m, ECH_OP_FREE, m.core, buffers[i]);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        add_number(device, cases[c].mapped ? "runtime.driver.map_ps" : "runtime.driver.malloc_ps", 100e6);
+        add_number(device, cases[c].mapped ? "runtime.driver.map_beside_ps" : "runtime.driver.malloc_beside_ps", cases[c].waits ? 100e6 : 130e6);
+        add_number(device, cases[c].mapped ? "runtime.driver.unmap_ps" : "runtime.driver.free_ps", 30e6);
+        add_number(device, cases[c].mapped ? "runtime.driver.map_waits" : "runtime.driver.malloc_waits", cases[c].waits);
+        add_number(device, "runtime.submit_ps", 2e6);
+        add_number(device, "runtime.trip_ps", 7e6);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.allocator = g_strdup(cases[c].mapped ? "platform:mapped=true" : "platform");
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        ck_assert_msg(run->makespan == cases[c].us * ECH_PS_PER_US, "case %zu takes %g us, expected %g", c, (double)run->makespan / 1e6, (double)cases[c].us);
+    }
+}
+END_TEST
+
 /* What is mapped takes time by calls, by pieces of physical memory and by pages of them; nothing of it is priced as a cudaMalloc. */
 START_TEST(mapping_is_priced_by_pieces)
 {
@@ -2397,6 +2434,7 @@ int main(void)
     tcase_add_test(tests, each_way_slows_as_it_was_measured);
     tcase_add_test(tests, mapping_is_priced_by_pieces);
     tcase_add_test(tests, the_host_allocates_ahead);
+    tcase_add_test(tests, the_host_allocates_beside_kernels);
     tcase_add_test(tests, products_have_the_rate_of_their_duty);
     tcase_add_test(tests, the_largest_product_all_of_the_time_is_as_measured);
     tcase_add_loop_test(tests, one_memory_is_waited_for_by_both, 0, 4 * G_N_ELEMENTS(engines));
