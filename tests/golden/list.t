@@ -101,7 +101,7 @@ Google
   tpu7x               TPU7x (Ironwood), one core (half a chip), 96 GiB HBM
 calibrated
   h100-sxm-calibrated NVIDIA H100 80GB HBM3, calibrated 2026-11-27
-  h200-calibrated     NVIDIA H200, calibrated 2026-11-27
+  h200-calibrated     NVIDIA H200, calibrated 2026-11-29
 $ echelon list devices --json
 [
   {
@@ -232,7 +232,7 @@ $ echelon list devices --json
   },
   {
     "name" : "h200-calibrated",
-    "summary" : "NVIDIA H200, calibrated 2026-11-27",
+    "summary" : "NVIDIA H200, calibrated 2026-11-29",
     "family" : "gpu"
   },
   {
