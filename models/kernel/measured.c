@@ -253,11 +253,17 @@ double ech_measured_burst(const EchDevice *device, const char *dtype, bool odd)
     return MAX(ech_device_number(device, own, ech_device_number(device, "kernel.bursts_odd.bf16", burst)), 1);
 }
 
-double ech_measured_largest_burst(const EchMeasured *measured, const EchDevice *device)
+double ech_measured_largest_burst(const EchMeasured *measured, const EchDevice *device, double heats)
 {
-    enum { EDGE = 8192 }; /* Of smaller cards the largest that there is */
-    double share = ech_measured_product(measured, "bf16", EDGE, EDGE, EDGE, 1);
-    return MAX(ech_measured_burst(device, "bf16", false) * (share > 0 ? share : 1), 1);
+    double burst = ech_measured_burst(device, "bf16", false);
+    for (guint i = 0; measured && i < measured->grids->len; i++) {
+        const Grid *grid = &g_array_index(measured->grids, Grid, i);
+        if (grid->odd || strcmp(grid->dtype, "bf16") != 0)
+            continue;
+        double edge = grid->edges[grid->n_edges - 1], inner = grid->inner[grid->n_inner - 1];
+        return MAX(grid->share[grid->n_edges * grid->n_inner - 1] * (2 * edge * edge * inner > heats ? burst : 1), 1);
+    }
+    return burst;
 }
 
 double ech_measured_heat(double constant, double busy, double period)

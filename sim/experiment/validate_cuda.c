@@ -256,7 +256,7 @@ static void find_duty(EchCudaValidation *v)
     double makespan = (double)MAX(v->measured->makespan, 1), constant = ech_device_number(device, "runtime.heat_ps", 0);
     v->products_duty = CLAMP(hot / makespan * ech_measured_heat(constant, makespan, all), 0, 1);
     g_autoptr(EchMeasured) known = ech_measured_new(device);
-    double largest = ech_measured_largest_burst(known, device);
+    double largest = ech_measured_largest_burst(known, device, (double)ECH_CUDA_GEMM_HEATS);
     if (v->measured->by_blas > 0 && largest > 1.02)
         ech_diag_remark(
             v->measured->diag,

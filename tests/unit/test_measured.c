@@ -119,15 +119,17 @@ START_TEST(cooler_products_count_for_less)
 }
 END_TEST
 
-/* What the largest reach of the burst of smaller ones, which was measured; without a table, or where they reach less than all of the time, that or none. */
+/* What the largest reach of the burst of smaller ones, which was measured; those that power does not hold back, of the rate of all of the time. */
 START_TEST(the_largest_products_have_a_burst_of_their_own)
 {
     g_autoptr(EchDevice) told = load("kernel:\n  burst_share: 1.25\n  products:\n    bf16: {1024x1024: 0.5, 2048x1024: 0.96}\n"),
                          low = load("kernel:\n  burst_share: 1.25\n  products:\n    bf16: {1024x1024: 0.7}\n");
     g_autoptr(EchMeasured) measured = ech_measured_new(told), lower = ech_measured_new(low);
-    ck_assert_double_eq_tol(ech_measured_largest_burst(measured, told), 1.2, 1e-9);
-    ck_assert_double_eq(ech_measured_largest_burst(NULL, told), 1.25);
-    ck_assert_double_eq(ech_measured_largest_burst(lower, low), 1);
+    double operations = 2.0 * 2048 * 2048 * 1024;
+    ck_assert_double_eq_tol(ech_measured_largest_burst(measured, told, operations - 1), 1.2, 1e-9);
+    ck_assert_double_eq_tol(ech_measured_largest_burst(measured, told, operations), 1, 1e-9);
+    ck_assert_double_eq(ech_measured_largest_burst(NULL, told, 0), 1.25);
+    ck_assert_double_eq(ech_measured_largest_burst(lower, low, 0), 1);
 }
 END_TEST
 

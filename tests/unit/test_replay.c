@@ -1575,7 +1575,7 @@ START_TEST(the_largest_product_all_of_the_time_is_as_measured)
         add_kernel(&m, m.core, 33 * GB);
         g_autoptr(EchTrace) trace = finish(&m);
         g_autoptr(EchDevice) device = make_device(0);
-        add_number(device, "kernel.products.bf16.1024x1024", 0.96);
+        add_number(device, "kernel.products.bf16.2304x2304", 0.96);
         add_number(device, "kernel.burst_share", 1.25);
         add_number(device, "kernel.duty_rates.50", 1.2);
         add_number(device, "kernel.duty_rates.70", 1.15);
