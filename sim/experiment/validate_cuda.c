@@ -298,17 +298,35 @@ EchCudaValidation *ech_validate_cuda(EchExperiment *experiment, const char *spec
     return ok ? g_steal_pointer(&v) : NULL;
 }
 
+static bool counts(const EchCudaValidation *v, const EchCudaPair *pair, const char *kind, EchBytes least_bytes)
+{
+    bool real = strcmp(pair->kind, "copy") == 0 || strcmp(pair->kind, "kernel") == 0;
+    return real && (!kind || strcmp(pair->kind, kind) == 0) && pair->measured > 0 &&
+           (least_bytes == 0 || ech_trace_ops(v->trace)[pair->op].bytes >= least_bytes);
+}
+
 double ech_cuda_validation_mape(const EchCudaValidation *v, const char *kind, EchBytes least_bytes)
 {
     double sum = 0;
     size_t n = 0;
     for (size_t i = 0; i < v->n_pairs; i++) {
-        const EchCudaPair *pair = &v->pairs[i];
-        bool real = strcmp(pair->kind, "copy") == 0 || strcmp(pair->kind, "kernel") == 0;
-        if (!real || (kind && strcmp(pair->kind, kind) != 0) || pair->measured <= 0 ||
-            (least_bytes > 0 && ech_trace_ops(v->trace)[pair->op].bytes < least_bytes))
+        if (!counts(v, &v->pairs[i], kind, least_bytes))
             continue;
-        sum += fabs(ech_relative_error(pair->predicted, pair->measured));
+        sum += fabs(ech_relative_error(v->pairs[i].predicted, v->pairs[i].measured));
+        n++;
+    }
+    return n ? sum / (double)n : -1;
+}
+
+double ech_cuda_validation_interval(const EchCudaValidation *v, const char *kind, EchBytes least_bytes)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < v->n_pairs; i++) {
+        const EchCudaPair *pair = &v->pairs[i];
+        if (!counts(v, pair, kind, least_bytes) || pair->low == ECH_TIME_NONE)
+            continue;
+        sum += (double)(pair->high - pair->low) / 2 / (double)pair->measured;
         n++;
     }
     return n ? sum / (double)n : -1;
@@ -474,6 +492,7 @@ static void add_totals(JsonBuilder *json, const EchCudaValidation *v)
     } means[] = {{"copy", "copy", 0}, {"copy_from_1MiB", "copy", 1 << 20}, {"kernel", "kernel", 0}, {"all", NULL, 0}};
     for (size_t i = 0; i < G_N_ELEMENTS(means); i++)
         ech_json_add_mean(json, means[i].name, ech_cuda_validation_mape(v, means[i].kind, means[i].least));
+    ech_json_add_mean(json, "interval_of_copies_from_1MiB", ech_cuda_validation_interval(v, "copy", 1 << 20));
     json_builder_end_object(json);
 }
 
