@@ -466,10 +466,11 @@ static void count_waits(EchMachine *m, Queue *q, uint32_t op, EchTime asked)
     }
 }
 
-/* Whether the op's end tells that of a copy: it is one, or its queue has waited for one and done no work since. */
+/* Whether the op's end tells that of a copy over a link: it is one, or its queue has waited for one and done no work since. (What copies within a memory, an
+ * engine or a kernel, is for the driver to choose.) */
 static bool tells_copy(const EchMachine *m, uint32_t op)
 {
-    return m->ops[op].kind == ECH_OP_COPY || m->tells_copy[op];
+    return (m->ops[op].kind == ECH_OP_COPY && m->prices->prices[op].link != ECH_NONE) || m->tells_copy[op];
 }
 
 /* From the end of an op to where one that it releases in another queue begins. Kernels and copies learn late of each other's ends; queues and copies that only
@@ -478,9 +479,9 @@ static bool tells_copy(const EchMachine *m, uint32_t op)
 static EchTime handoff_time(const EchMachine *m, uint32_t from, uint32_t to)
 {
     EchOpKind kind = (EchOpKind)m->ops[to].kind;
-    if (tells_copy(m, from))
-        return kind == ECH_OP_KERNEL || kind == ECH_OP_COLLECTIVE ? m->wait_copy : m->wait_through;
-    return kind == ECH_OP_COPY ? m->wait_copy : m->wait_kernel;
+    if (tells_copy(m, from) && kind != ECH_OP_KERNEL && kind != ECH_OP_COLLECTIVE)
+        return m->wait_through;
+    return tells_copy(m, from) || m->ops[from].kind == ECH_OP_COPY || kind == ECH_OP_COPY ? m->wait_copy : m->wait_kernel;
 }
 
 /* What lies between a kernel and the one before it in its queue. And where another queue released the op at the head, which takes some time to be known here:
