@@ -253,6 +253,19 @@ double ech_measured_burst(const EchDevice *device, const char *dtype, bool odd)
     return MAX(ech_device_number(device, own, ech_device_number(device, "kernel.bursts_odd.bf16", burst)), 1);
 }
 
+double ech_measured_largest_burst(const EchMeasured *measured, const EchDevice *device, double heats)
+{
+    double burst = ech_measured_burst(device, "bf16", false);
+    for (guint i = 0; measured && i < measured->grids->len; i++) {
+        const Grid *grid = &g_array_index(measured->grids, Grid, i);
+        if (grid->odd || strcmp(grid->dtype, "bf16") != 0)
+            continue;
+        double edge = grid->edges[grid->n_edges - 1], inner = grid->inner[grid->n_inner - 1];
+        return MAX(grid->share[grid->n_edges * grid->n_inner - 1] * (2 * edge * edge * inner > heats ? burst : 1), 1);
+    }
+    return burst;
+}
+
 double ech_measured_heat(double constant, double busy, double period)
 {
     period = MAX(period, busy);

@@ -39,6 +39,10 @@ double ech_measured_duty_weight(double burst, double own);
 /** The rate just after a pause, over the one where power and heat have settled, of large products of @dtype (kernel.bursts, kernel.bursts_odd), @odd: with
  * sides that no vector access is aligned to. Where the device does not say, that of bf16 (kernel.burst_share). At least 1. */
 double ech_measured_burst(const EchDevice *device, const char *dtype, bool odd);
+/** The same of the very product that the rate of all of the time and kernel.duty_rates are of, the largest of bf16: kernel.burst_share is of smaller ones,
+ * between which lie such, and @measured (may be NULL: as those) has what the largest reaches of that, or, with no more than @heats operations, of the rate of
+ * all of the time. At least 1. */
+double ech_measured_largest_burst(const EchMeasured *measured, const EchDevice *device, double heats);
 /** What a GPU that looks at the mean power of the last @constant, fading, sees of a load while that is on, which it is for @busy of every @period, as a share
  * of the load: busy / period where the constant is long, or 0 (not known), 1 where it is short. All in one unit of time. */
 double ech_measured_heat(double constant, double busy, double period);

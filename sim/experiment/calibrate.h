@@ -54,24 +54,29 @@ typedef struct {
     EchFigure wait, wait_copy;      /**< From the end of a kernel to the start of one in another queue that waits for it, beyond what
                                      * one behind another takes; the same between a kernel and a copy, either way, each of 40 us. */
     EchFigure wait_copy_short, wait_copy_by[ECH_CALIBRATE_WAITS]; /**< Of an empty kernel and a small copy; of such that take 10, 40 and 160 us. */
+    EchFigure wait_through;                                       /**< From a copy's end to where a queue that does nothing has passed that on, or to
+                                                                   * the start of another copy from there. */
     EchFigure wait_passed;                                        /**< What a kernel takes longer that waits for what is over already. */
+    EchFigure trip;                                               /**< Host time of a launch and of waiting for its end beyond the call and the kernel. */
     EchFigure malloc, free;                                       /**< Host time of a call, of 2 to 64 MiB in turn while others are held. */
-    EchFigure malloc_async, free_async, pin;                      /**< Of 2 MiB; pin: of 1 MiB of host memory. */
-    EchFigure malloc_small, free_small;                           /**< The same for 4 KiB. */
-    EchFigure map, unmap;                                         /**< The same of mapping: addresses, memory, mapping and access; and back. */
-    EchFigure map_piece, unmap_piece;                             /**< The same of every further piece of 2 MiB mapped in one go. */
-    EchFigure map_page, unmap_page;                               /**< Of every further 2 MiB of one piece. */
-    EchFigure malloc_page, free_page;                             /**< The same of every further 2 MiB of a large one. */
-    EchBytes malloc_largest;                                      /**< That one. */
-    EchBytes page;                                                /**< What large allocations are rounded up to; 0: not known. */
-    EchBytes page_shared;                                         /**< Largest allocation of those tried of which several share a page; 0: none. */
-    EchBytes pool_growth;                                         /**< What the driver's pool takes for a first small buffer; 0: not known. */
-    EchCopyCurve pinned[2], pageable[2];                          /**< [0] to the device, [1] from it. */
-    EchFigure both_ways;                                          /**< Pinned, both directions together. */
-    EchFigure both_share;                                         /**< Part of those bytes that goes to the device. */
-    unsigned engines[2];                                          /**< Copies of one direction at once. */
-    EchFigure host_rate;                                          /**< Bytes that the host's processors read and write together. */
-    unsigned processors;                                          /**< So many. */
+    EchFigure malloc_beside, map_beside;                          /**< Of those that take, while a kernel runs; n 0: they wait for its end. */
+    bool malloc_waits, map_waits;
+    EchFigure malloc_async, free_async, pin;      /**< Of 2 MiB; pin: of 1 MiB of host memory. */
+    EchFigure malloc_small, free_small;           /**< The same for 4 KiB. */
+    EchFigure map, unmap;                         /**< The same of mapping: addresses, memory, mapping and access; and back. */
+    EchFigure map_piece, unmap_piece;             /**< The same of every further piece of 2 MiB mapped in one go. */
+    EchFigure map_page, unmap_page;               /**< Of every further 2 MiB of one piece. */
+    EchFigure malloc_page, free_page;             /**< The same of every further 2 MiB of a large one. */
+    EchBytes malloc_largest;                      /**< That one. */
+    EchBytes page;                                /**< What large allocations are rounded up to; 0: not known. */
+    EchBytes page_shared;                         /**< Largest allocation of those tried of which several share a page; 0: none. */
+    EchBytes pool_growth;                         /**< What the driver's pool takes for a first small buffer; 0: not known. */
+    EchCopyCurve pinned[2], pageable[2];          /**< [0] to the device, [1] from it. */
+    EchFigure both_ways;                          /**< Pinned, both directions together. */
+    EchFigure both_share;                         /**< Part of those bytes that goes to the device. */
+    unsigned engines[2];                          /**< Copies of one direction at once. */
+    EchFigure host_rate;                          /**< Bytes that the host's processors read and write together. */
+    unsigned processors;                          /**< So many. */
     EchFigure read, write, both, strided, random; /**< Device memory; strided: 16 bytes of every 64, random: 16 bytes anywhere; bytes asked for. */
     EchFigure copy_on_device;                     /**< Bytes copied (each read and written). */
     EchFigure l2_read;

@@ -252,6 +252,16 @@ static void add_bursts(Writer *w, const char *key, const EchFigure *bursts)
     }
 }
 
+/* Of a call of the driver that takes memory, while kernels run. */
+static void add_beside(Writer *w, const char *call, EchFigure beside, bool waits)
+{
+    g_autofree char *time = g_strdup_printf("%s_beside_ps", call), *flag = g_strdup_printf("%s_waits", call),
+                    *source = g_strdup_printf("%s, while a kernel runs the call lasts as long as that", w->how);
+    add_time(w, "    ", time, beside, "the same while a kernel runs");
+    if (waits)
+        add_said(w, "    ", flag, source, "1");
+}
+
 static void add_runtime(Writer *w, const EchCalibration *c)
 {
     g_string_append(w->text, "runtime:\n");
@@ -263,8 +273,10 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_time(w, "  ", "event_ps", c->event, "from an event to the next");
     add_time(w, "  ", "wait_ps", c->wait, "from a kernel's end to the start of one in another queue that waits for it, beyond a launch");
     add_time(w, "  ", "wait_copy_ps", c->wait_copy, "the same between a kernel and a copy, of 40 us each");
+    add_time(w, "  ", "wait_through_ps", c->wait_through, "the same between copies, by a queue that waits for one and does nothing");
     add_time(w, "  ", "wait_passed_ps", c->wait_passed, "what a kernel takes longer that waits for what is over already");
     add_time(w, "  ", "submit_ps", c->submit, "host time of a launch");
+    add_time(w, "  ", "trip_ps", c->trip, "a kernel's way to the GPU and the news of its end: host time of both calls beyond a launch's and the kernel");
     if (c->host_rate.n > 0) {
         g_autofree char *what = g_strdup_printf("an array read and another read and written, by %u processors together", c->processors);
         add_rate(w, "  ", "processor_rate", c->host_rate, what);
@@ -277,12 +289,14 @@ static void add_runtime(Writer *w, const EchCalibration *c)
     add_said(w, "    ", "context_bytes", context, "%" G_GUINT64_FORMAT, c->total - MIN(c->total, ech_bytes_add(c->available, c->others)));
     add_time(w, "    ", "malloc_ps", c->malloc, "2 to 64 MiB in turn, beside others");
     add_time(w, "    ", "free_ps", c->free, "the same");
+    add_beside(w, "malloc", c->malloc_beside, c->malloc_waits);
     add_time(w, "    ", "malloc_small_ps", c->malloc_small, "4 KiB");
     add_time(w, "    ", "free_small_ps", c->free_small, "4 KiB");
     g_autofree char *ladder = g_strdup_printf("every 2 MiB beyond the first, of %" G_GUINT64_FORMAT " MiB", c->malloc_largest >> 20);
     add_time(w, "    ", "malloc_page_ps", c->malloc_page, ladder);
     add_time(w, "    ", "free_page_ps", c->free_page, ladder);
     add_time(w, "    ", "map_ps", c->map, "addresses, memory, mapping and access of 2 to 64 MiB in turn, beside others");
+    add_beside(w, "map", c->map_beside, c->map_waits);
     add_time(w, "    ", "map_piece_ps", c->map_piece, "every further piece of 2 MiB in one go");
     add_time(w, "    ", "map_page_ps", c->map_page, "every further 2 MiB of one piece");
     add_time(w, "    ", "unmap_ps", c->unmap, "the same");
@@ -457,12 +471,16 @@ char *ech_calibration_text(const EchCalibration *c)
     static const char *const by[ECH_CALIBRATE_WAITS] = {"the same for one of 10 us", "the same for one of 40 us", "the same for one of 160 us"};
     for (size_t i = 0; i < ECH_CALIBRATE_WAITS; i++)
         time_line(text, by[i], c->wait_copy_by[i]);
+    time_line(text, "a copy that waits for another, half-way", c->wait_through);
     time_line(text, "a kernel that waits for what is over", c->wait_passed);
+    time_line(text, "a kernel's way there, and the news of its end", c->trip);
     time_line(text, "cudaMalloc of 2 to 64 MiB (host)", c->malloc);
+    time_line(text, "the same while a kernel runs", c->malloc_beside);
     time_line(text, "cudaFree of 2 to 64 MiB (host)", c->free);
     time_line(text, "cudaMalloc of 4 KiB (host)", c->malloc_small);
     time_line(text, "cudaMalloc, every further 2 MiB", c->malloc_page);
     time_line(text, "2 to 64 MiB mapped (host)", c->map);
+    time_line(text, "the same while a kernel runs", c->map_beside);
     time_line(text, "every further piece of 2 MiB mapped with it", c->map_piece);
     time_line(text, "every further 2 MiB mapped in one piece", c->map_page);
     time_line(text, "2 to 64 MiB unmapped (host)", c->unmap);

@@ -4,7 +4,7 @@
 bool ech_calibrate_launches(Bench *b, GError **error)
 {
     EchCalibration *r = b->result;
-    double submits[REPEATS], waits[REPEATS];
+    double submits[REPEATS], waits[REPEATS], trips[REPEATS];
     if (!ech_bench_time_each(b, NULL, NULL, 40, &r->event, error) || !ech_bench_time_each(b, ech_bench_issue_empty, NULL, 40, &r->alone, error) ||
         !ech_bench_time_batch(b, ech_bench_issue_empty, NULL, 200, &r->launch, error))
         return false;
@@ -21,7 +21,12 @@ bool ech_calibrate_launches(Bench *b, GError **error)
         if (!CU(b, stream_synchronize, "waiting for an idle queue", error, b->streams[0]))
             return false;
         waits[i] = ech_bench_host_ns() - begin;
+        begin = ech_bench_host_ns();
+        if (!ech_bench_issue_empty(b, b->streams[0], NULL, error) || !CU(b, stream_synchronize, "waiting for a kernel", error, b->streams[0]))
+            return false;
+        trips[i] = MAX(ech_bench_host_ns() - begin - submits[i] - r->launch.median, 0);
     }
+    r->trip = ech_bench_figure(trips, REPEATS);
     r->submit = ech_bench_figure(submits, REPEATS);
     r->synchronize = ech_bench_figure(waits, REPEATS);
     return true;
@@ -31,11 +36,12 @@ typedef struct {
     EchCuEvent there, back;  /* Without time */
     const CopyShape *copy;   /* In the second queue; NULL: a kernel there */
     const StreamShape *work; /* In the first; NULL: an empty kernel */
+    bool through;            /* Nothing there: the first only passes on that the second is through */
 } Turn;
 
 static bool issue_turned(Bench *b, const Turn *turn, EchCuStream stream, GError **error)
 {
-    return turn->work ? ech_bench_issue_stream(b, stream, turn->work, error) : ech_bench_issue_empty(b, stream, NULL, error);
+    return turn->through || (turn->work ? ech_bench_issue_stream(b, stream, turn->work, error) : ech_bench_issue_empty(b, stream, NULL, error));
 }
 
 /* A kernel in the first queue, then something in the second that waits for it, and that the first waits for. */
@@ -91,10 +97,10 @@ static bool time_long_turn(Bench *b, Turn turn, double ns, EchFigure *ret, GErro
     uint64_t words = MIN((uint64_t)(ns * r->read.median / 16e9), b->half / 16);
     const StreamShape work = {MAX(words, 1), 0, true};
     const CopyShape copy = {MIN((EchBytes)(ns * r->pinned[0].rate / 1e9) / 4096 * 4096 + 4096, b->host_bytes), false, false};
-    EchFigure kernel_time, copy_time;
+    EchFigure kernel_time = {0}, copy_time;
     turn.work = &work;
     turn.copy = &copy;
-    return ech_bench_time_batch(b, ech_bench_issue_stream, &work, 10, &kernel_time, error) &&
+    return (turn.through || ech_bench_time_batch(b, ech_bench_issue_stream, &work, 10, &kernel_time, error)) &&
            ech_bench_time_each(b, ech_bench_issue_copy, &copy, REPEATS, &copy_time, error) &&
            time_turn(b, turn, kernel_time.median + copy_time.median, ret, error);
 }
@@ -114,6 +120,8 @@ bool ech_calibrate_waits(Bench *b, GError **error)
     for (size_t i = 0; ok && i < ECH_CALIBRATE_WAITS; i++)
         ok = time_long_turn(b, turn, lasts[i], &r->wait_copy_by[i], error);
     r->wait_copy = r->wait_copy_by[1];
+    turn.through = true;
+    ok = ok && time_long_turn(b, turn, lasts[1], &r->wait_through, error);
     ok = ok && time_passed(b, turn.there, &r->wait_passed, error);
     if (turn.there)
         b->cu->event_destroy(turn.there);
@@ -212,9 +220,25 @@ static bool give_held(Bench *b, Held *held, bool mapped, GError **error)
     return mapped ? ech_cuda_unmap(b->cu, &held->mapping, error) : CU(b, release, "freeing", error, held->pointer);
 }
 
+#define BESIDE_NS 1e6 /* Longer than any call */
+
+/* A kernel of BESIDE_NS or more. */
+static bool issue_beside(Bench *b, GError **error)
+{
+    enum { CALLS = 90 };
+    return ech_bench_occupy(b, b->streams[0], CALLS, error);
+}
+
+/* What gives back waits for the GPU, and comes just after a kernel. */
+static bool work_once(Bench *b, GError **error)
+{
+    return ech_bench_issue_empty(b, b->streams[0], NULL, error) && CU(b, stream_synchronize, "waiting for a kernel", error, b->streams[0]);
+}
+
 /* Host time of a call among such: on an H100 2 MiB taken and given back over and over, and nothing else, cost up to twice what they cost in a program that
- * allocates by cudaMalloc, and half of what they cost in one that maps. */
-static bool time_turnover(Bench *b, bool mapped, Calls *kept, double *ret_pages, GError **error)
+ * allocates by cudaMalloc, and half of what they cost in one that maps. On two H200s programs with kernels between the calls lost 30 to 38 us more for each new
+ * mapping than calls one behind the other on an idle GPU: kernels come between them, and with @beside one runs while the host takes. */
+static bool time_turnover(Bench *b, bool mapped, bool beside, Calls *kept, double *ret_pages, GError **error)
 {
     enum { LIVE = 24, STEPS = 96, DOUBLINGS = 5 };
     Held held[LIVE] = {0};
@@ -229,16 +253,23 @@ static bool time_turnover(Bench *b, bool mapped, Calls *kept, double *ret_pages,
         chance = chance * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
         EchBytes base = (EchBytes)2 << (20 + (chance >> 33) % DOUBLINGS),
                  bytes = MIN(base + (EchBytes)((double)base * (double)(chance >> 40) / (1 << 24)), most);
+        if (!work_once(b, error)) {
+            ok = false;
+            break;
+        }
         double begin = ech_bench_host_ns();
         ok = give_held(b, at, mapped, error);
         double between = ech_bench_host_ns();
+        ok = ok && (!beside || issue_beside(b, error));
+        double again = ech_bench_host_ns();
         ok = ok && take_held(b, at, bytes, mapped, error);
         if (i < live)
             continue;
         pages[i - live] = (double)bytes / (2 << 20);
         give[i - live] = between - begin;
-        take[i - live] = ech_bench_host_ns() - between;
+        take[i - live] = ech_bench_host_ns() - again;
     }
+    ok = work_once(b, ok ? error : NULL) && ok;
     for (unsigned i = 0; i < live; i++)
         ok = give_held(b, &held[i], mapped, ok ? error : NULL) && ok;
     if (!ok)
@@ -260,6 +291,17 @@ static EchFigure growth(EchFigure large, EchFigure page, EchBytes bytes)
 static void take_pages_off(EchFigure *call, EchFigure page, double pages, EchFigure one)
 {
     call->median = MAX(call->median - page.median * (pages - 1), MIN(call->median, one.median));
+}
+
+/* The same of one that runs beside a kernel, or, *ret_waits, until that is over; @alone: without. */
+static EchFigure beside_kernel(const Calls *beside, const Calls *alone, EchFigure page, double pages, EchFigure one, bool *ret_waits)
+{
+    EchFigure call = beside->take;
+    *ret_waits = call.median - alone->take.median > BESIDE_NS / 2;
+    if (*ret_waits)
+        return (EchFigure){0};
+    take_pages_off(&call, page, pages, one);
+    return call;
 }
 
 static bool time_malloc_async(Bench *b, Calls *kept, GError **error)
@@ -306,11 +348,11 @@ bool ech_calibrate_allocations(Bench *b, GError **error)
     /* What pages cost shows where there are many of them, but not many more than programs ask for at once: what is larger may be had otherwise. */
     EchBytes large = MIN((EchBytes)available / 4, (EchBytes)256 << 20) >> 21 << 21;
     bool has_pages = large >= 8 << 20;
-    Calls usual = {0}, small = {0}, async = {0}, one = {0}, whole = {0};
+    Calls usual = {0}, beside = {0}, small = {0}, async = {0}, one = {0}, whole = {0};
     double pages = 1;
     for (unsigned i = 0; i < ROUNDS; i++) {
-        if (!time_turnover(b, false, &usual, &pages, error) || !time_malloc(b, 4096, &small, error) ||
-            (b->gpu.has_pools && !time_malloc_async(b, &async, error)) || !time_pin(b, &r->pin, error) ||
+        if (!time_turnover(b, false, false, &usual, &pages, error) || !time_turnover(b, false, true, &beside, &pages, error) ||
+            !time_malloc(b, 4096, &small, error) || (b->gpu.has_pools && !time_malloc_async(b, &async, error)) || !time_pin(b, &r->pin, error) ||
             (has_pages && (!time_malloc(b, 2 << 20, &one, error) || !time_malloc(b, large, &whole, error))))
             return false;
     }
@@ -320,13 +362,16 @@ bool ech_calibrate_allocations(Bench *b, GError **error)
     r->free_small = small.give;
     r->malloc_async = async.take;
     r->free_async = async.give;
+    if (has_pages) {
+        r->malloc_page = growth(whole.take, one.take, large);
+        r->free_page = growth(whole.give, one.give, large);
+        r->malloc_largest = large;
+    }
+    r->malloc_beside = beside_kernel(&beside, &usual, r->malloc_page, pages, one.take, &r->malloc_waits);
     if (!has_pages)
         return true;
-    r->malloc_page = growth(whole.take, one.take, large);
-    r->free_page = growth(whole.give, one.give, large);
     take_pages_off(&r->malloc, r->malloc_page, pages, one.take);
     take_pages_off(&r->free, r->free_page, pages, one.give);
-    r->malloc_largest = large;
     return true;
 }
 
@@ -364,21 +409,25 @@ bool ech_calibrate_mapping(Bench *b, GError **error)
     EchBytes piece = ech_round_up(2 << 20, b->gpu.page);
     size_t pages = MIN((size_t)PAGES, available / 2 / piece);
     bool has_pages = pages >= PIECES;
-    Calls usual = {0}, one = {0}, several = {0}, whole = {0};
+    Calls usual = {0}, beside = {0}, one = {0}, several = {0}, whole = {0};
     double usual_pages = 1;
     for (unsigned i = 0; i < ROUNDS; i++) {
-        if (!time_turnover(b, true, &usual, &usual_pages, error) || !time_mapping(b, piece, 1, &one, error) ||
+        if (!time_turnover(b, true, false, &usual, &usual_pages, error) || !time_turnover(b, true, true, &beside, &usual_pages, error) ||
+            !time_mapping(b, piece, 1, &one, error) ||
             (has_pages && (!time_mapping(b, piece, PIECES, &several, error) || !time_mapping(b, piece * pages, 1, &whole, error))))
             return false;
     }
     r->map = usual.take;
     r->unmap = usual.give;
+    if (has_pages) {
+        r->map_piece = growth(several.take, one.take, piece * PIECES);
+        r->unmap_piece = growth(several.give, one.give, piece * PIECES);
+        r->map_page = growth(whole.take, one.take, piece * pages);
+        r->unmap_page = growth(whole.give, one.give, piece * pages);
+    }
+    r->map_beside = beside_kernel(&beside, &usual, r->map_page, usual_pages, one.take, &r->map_waits);
     if (!has_pages)
         return true;
-    r->map_piece = growth(several.take, one.take, piece * PIECES);
-    r->unmap_piece = growth(several.give, one.give, piece * PIECES);
-    r->map_page = growth(whole.take, one.take, piece * pages);
-    r->unmap_page = growth(whole.give, one.give, piece * pages);
     take_pages_off(&r->map, r->map_page, usual_pages, one.take);
     take_pages_off(&r->unmap, r->unmap_page, usual_pages, one.give);
     return true;

@@ -54,6 +54,7 @@ static bool run_case(const EchGpuSuiteOptions *options, const char *device, cons
     row->memory_measured = v->memory_measured;
     row->memory_predicted = v->memory_predicted;
     row->copies = ech_cuda_validation_mape(v, "copy", 1 << 20);
+    row->copies_interval = ech_cuda_validation_interval(v, "copy", 1 << 20);
     row->kernels = ech_cuda_validation_mape(v, "kernel", 0);
     row->scale = v->measured->scale;
     return write_json(options->folder, row->name, v, error);

@@ -32,6 +32,7 @@ typedef struct {
     EchTime measured, low, high, predicted;
     EchBytes memory_measured, memory_predicted;
     double copies, kernels;                          /**< Mean absolute errors: copies of 1 MiB and more, kernels; -1 without any. */
+    double copies_interval;                          /**< Of those copies, ech_cuda_validation_interval; 0 or -1: not known. */
     double goal_copies, goal_makespan, goal_kernels; /**< Largest error aimed at; 0: none. */
     double scale;
     double seconds; /**< It took. */

@@ -14,14 +14,19 @@ bool ech_gpu_misses(const EchGpuCase *row)
     return makespan || (row->goal_copies > 0 && row->copies > row->goal_copies) || (row->goal_kernels > 0 && row->kernels > row->goal_kernels);
 }
 
-static void add_percent(GString *text, double error, double goal)
+/* @interval: of what was measured itself; not above 0: not told. */
+static void add_percent(GString *text, double error, double interval, double goal)
 {
-    if (error < 0)
+    if (error < 0) {
         g_string_append(text, " – |");
-    else if (goal > 0)
-        g_string_append_printf(text, " %.1f %% (%s %.0f %%) |", 100 * error, error <= goal ? "within" : "**beyond**", 100 * goal);
-    else
-        g_string_append_printf(text, " %.1f %% |", 100 * error);
+        return;
+    }
+    g_string_append_printf(text, " %.1f %%", 100 * error);
+    if (interval > 0)
+        g_string_append_printf(text, ", ± %.1f", 100 * interval);
+    if (goal > 0)
+        g_string_append_printf(text, " (%s %.0f %%)", error <= goal ? "within" : "**beyond**", 100 * goal);
+    g_string_append(text, " |");
 }
 
 static void add_row(GString *text, const EchGpuCase *row)
@@ -40,8 +45,8 @@ static void add_row(GString *text, const EchGpuCase *row)
                            row->goal_makespan <= 0             ? ""
                            : fabs(error) <= row->goal_makespan ? " (within 5 %)"
                                                                : " (**beyond** 5 %)");
-    add_percent(text, row->copies, row->goal_copies);
-    add_percent(text, row->kernels, row->goal_kernels);
+    add_percent(text, row->copies, row->copies_interval, row->goal_copies);
+    add_percent(text, row->kernels, 0, row->goal_kernels);
     g_string_append_printf(text, " %s | %s |", used, modelled);
     if (row->memory_measured > 0)
         g_string_append_printf(text, " %+.1f %% |\n", 100 * ech_relative_error((int64_t)row->memory_predicted, (int64_t)row->memory_measured));
@@ -114,7 +119,8 @@ char *ech_gpu_table(const EchGpuSuite *suite, const EchGpuSuiteOptions *options)
                            "%s, %s, by `%s`.\n"
                            "Measured on the GPU and predicted with the device file calibrated in the same run (device.yaml). Medians with their 95 %% "
                            "confidence interval (of fewer than six repeats: the least and the most); copies: mean\n"
-                           "error of those of 1 MiB and more. A program's kernels are replayed as their bytes or operations, not as themselves.\n\n",
+                           "error of those of 1 MiB and more, behind it half of what lies between the ends of their own intervals. A program's kernels are "
+                           "replayed as their bytes or operations, not as themselves.\n\n",
                            suite->gpu, options->date, options->command);
     if (suite->kept > 0)
         g_string_append_printf(text, "%zu of the cases are those of earlier calls, which had budgets of their own.\n\n", suite->kept);
@@ -152,7 +158,8 @@ bool ech_gpu_write_row(const EchGpuSuiteOptions *options, const EchGpuCase *row,
     const struct {
         const char *name;
         double value;
-    } numbers[] = {{"copies", row->copies}, {"kernels", row->kernels}, {"scale", row->scale}, {"seconds", row->seconds}};
+    } numbers[] = {
+        {"copies", row->copies}, {"copies_interval", row->copies_interval}, {"kernels", row->kernels}, {"scale", row->scale}, {"seconds", row->seconds}};
     const struct {
         const char *name;
         int64_t value;
@@ -185,6 +192,7 @@ bool ech_gpu_read_row(const EchGpuSuiteOptions *options, EchGpuCase *row)
     if (strcmp(file ? file : "", row->file) != 0)
         return false;
     row->copies = g_key_file_get_double(keys, "row", "copies", NULL);
+    row->copies_interval = g_key_file_get_double(keys, "row", "copies_interval", NULL);
     row->kernels = g_key_file_get_double(keys, "row", "kernels", NULL);
     row->scale = g_key_file_get_double(keys, "row", "scale", NULL);
     row->seconds = g_key_file_get_double(keys, "row", "seconds", NULL);

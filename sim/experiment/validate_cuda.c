@@ -255,12 +255,14 @@ static void find_duty(EchCudaValidation *v)
     }
     double makespan = (double)MAX(v->measured->makespan, 1), constant = ech_device_number(device, "runtime.heat_ps", 0);
     v->products_duty = CLAMP(hot / makespan * ech_measured_heat(constant, makespan, all), 0, 1);
-    if (v->measured->by_blas > 0 && burst > 1.02)
+    g_autoptr(EchMeasured) known = ech_measured_new(device);
+    double largest = ech_measured_largest_burst(known, device, (double)ECH_CUDA_GEMM_HEATS);
+    if (v->measured->by_blas > 0 && largest > 1.02)
         ech_diag_remark(
             v->measured->diag,
             "matrix products ran %.0f %% of the time that replays took with what lies between them, which in power is %.0f %% of large ones of bf16: "
             "those are predicted at %.2f of the rate that power leaves them when nothing else runs (just after a pause this GPU does %.2f of it)",
-            100 * CLAMP(busy / all, 0, 1), 100 * v->products_duty, ech_measured_duty_rate(device, burst, v->products_duty), burst);
+            100 * CLAMP(busy / all, 0, 1), 100 * v->products_duty, ech_measured_duty_rate(device, largest, v->products_duty), largest);
 }
 
 static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError **error)
@@ -296,17 +298,35 @@ EchCudaValidation *ech_validate_cuda(EchExperiment *experiment, const char *spec
     return ok ? g_steal_pointer(&v) : NULL;
 }
 
+static bool counts(const EchCudaValidation *v, const EchCudaPair *pair, const char *kind, EchBytes least_bytes)
+{
+    bool real = strcmp(pair->kind, "copy") == 0 || strcmp(pair->kind, "kernel") == 0;
+    return real && (!kind || strcmp(pair->kind, kind) == 0) && pair->measured > 0 &&
+           (least_bytes == 0 || ech_trace_ops(v->trace)[pair->op].bytes >= least_bytes);
+}
+
 double ech_cuda_validation_mape(const EchCudaValidation *v, const char *kind, EchBytes least_bytes)
 {
     double sum = 0;
     size_t n = 0;
     for (size_t i = 0; i < v->n_pairs; i++) {
-        const EchCudaPair *pair = &v->pairs[i];
-        bool real = strcmp(pair->kind, "copy") == 0 || strcmp(pair->kind, "kernel") == 0;
-        if (!real || (kind && strcmp(pair->kind, kind) != 0) || pair->measured <= 0 ||
-            (least_bytes > 0 && ech_trace_ops(v->trace)[pair->op].bytes < least_bytes))
+        if (!counts(v, &v->pairs[i], kind, least_bytes))
             continue;
-        sum += fabs(ech_relative_error(pair->predicted, pair->measured));
+        sum += fabs(ech_relative_error(v->pairs[i].predicted, v->pairs[i].measured));
+        n++;
+    }
+    return n ? sum / (double)n : -1;
+}
+
+double ech_cuda_validation_interval(const EchCudaValidation *v, const char *kind, EchBytes least_bytes)
+{
+    double sum = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < v->n_pairs; i++) {
+        const EchCudaPair *pair = &v->pairs[i];
+        if (!counts(v, pair, kind, least_bytes) || pair->low == ECH_TIME_NONE)
+            continue;
+        sum += (double)(pair->high - pair->low) / 2 / (double)pair->measured;
         n++;
     }
     return n ? sum / (double)n : -1;
@@ -472,6 +492,7 @@ static void add_totals(JsonBuilder *json, const EchCudaValidation *v)
     } means[] = {{"copy", "copy", 0}, {"copy_from_1MiB", "copy", 1 << 20}, {"kernel", "kernel", 0}, {"all", NULL, 0}};
     for (size_t i = 0; i < G_N_ELEMENTS(means); i++)
         ech_json_add_mean(json, means[i].name, ech_cuda_validation_mape(v, means[i].kind, means[i].least));
+    ech_json_add_mean(json, "interval_of_copies_from_1MiB", ech_cuda_validation_interval(v, "copy", 1 << 20));
     json_builder_end_object(json);
 }
 

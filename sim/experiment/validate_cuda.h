@@ -52,6 +52,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchCudaValidation, ech_cuda_validation_free)
 /** Mean absolute relative error of the pairs of @kind that move or do something ("copy", "kernel", NULL: both) and took any time; -1 without any.
  * @least_bytes: only copies of at least that many bytes. */
 double ech_cuda_validation_mape(const EchCudaValidation *validation, const char *kind, EchBytes least_bytes);
+/** Of the same pairs, half of what lies between the ends of a median's confidence interval, over the median: what may be off of a prediction that is right. */
+double ech_cuda_validation_interval(const EchCudaValidation *validation, const char *kind, EchBytes least_bytes);
 /** For a terminal, and as one JSON document with the documented names; both end with a newline. Owned by the caller. */
 char *ech_cuda_validation_text(const EchCudaValidation *validation) G_GNUC_WARN_UNUSED_RESULT;
 char *ech_cuda_validation_json(const EchCudaValidation *validation) G_GNUC_WARN_UNUSED_RESULT;

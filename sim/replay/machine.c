@@ -266,6 +266,7 @@ static void start_op(EchMachine *m, uint32_t queue)
     uint32_t id = q->entries[q->at].id;
     const EchPrice *price = &m->prices->prices[id];
     q->start = m->now;
+    q->tells_copy = q->tells_copy && !ech_op_is_work(&m->ops[id]);
     EchTime fixed = ech_time_add(price->fixed, q->driver);
     m->out.driver = ech_time_add(m->out.driver, q->driver);
     if (q->driver > 0)
@@ -359,6 +360,7 @@ static void end_op(EchMachine *m, uint32_t queue)
     emit_span(m, queue, resource);
     m->done[id] = q->ordinal + 1;
     m->last_end[id] = m->now;
+    m->tells_copy[id] = q->tells_copy;
     if (op->kind == ECH_OP_MARK)
         ech_machine_run_mark(m, &m->ops[id]);
     if (op->kind == ECH_OP_FREE)
@@ -464,32 +466,55 @@ static void count_waits(EchMachine *m, Queue *q, uint32_t op, EchTime asked)
     }
 }
 
+/* Whether the op's end tells that of a copy over a link: it is one, or its queue has waited for one and done no work since. (What copies within a memory, an
+ * engine or a kernel, is for the driver to choose.) */
+static bool tells_copy(const EchMachine *m, uint32_t op)
+{
+    return (m->ops[op].kind == ECH_OP_COPY && m->prices->prices[op].link != ECH_NONE) || m->tells_copy[op];
+}
+
+/* From the end of an op to where one that it releases in another queue begins. Kernels and copies learn late of each other's ends; queues and copies that only
+ * pass on that a copy is over do not: on two H200s parameters that come by copies in a row, each released by the compute queue once it has seen the one before,
+ * lose 1 to 2 us between two of them where a kernel between two copies loses 8. */
+static EchTime handoff_time(const EchMachine *m, uint32_t from, uint32_t to)
+{
+    EchOpKind kind = (EchOpKind)m->ops[to].kind;
+    if (tells_copy(m, from) && kind != ECH_OP_KERNEL && kind != ECH_OP_COLLECTIVE)
+        return m->wait_through;
+    return tells_copy(m, from) || m->ops[from].kind == ECH_OP_COPY || kind == ECH_OP_COPY ? m->wait_copy : m->wait_kernel;
+}
+
 /* What lies between a kernel and the one before it in its queue. And where another queue released the op at the head, which takes some time to be known here:
  * what is left of that, and at least what looking takes. */
-static EchTime handoff_of(const EchMachine *m, const Queue *q, uint32_t op)
+static EchTime handoff_of(const EchMachine *m, Queue *q, uint32_t op)
 {
     EchTime left = 0;
     uint32_t before = m->kernel_before ? m->kernel_before[op] : NOWHERE;
+    bool work = ech_op_is_work(&m->ops[op]);
     if (before != NOWHERE)
         left = MAX(m->last_end[before] + m->kernel_gap - m->now, 0);
     if (m->wait_kernel <= 0 && m->wait_copy <= 0 && m->wait_passed <= 0)
         return left;
     for (uint32_t n = m->first_need[op]; n < m->first_need[op + 1]; n++) {
+        uint32_t from = m->needs[n].op;
         EchTime released = released_at(m, q, &m->needs[n], op);
-        EchOpKind from = (EchOpKind)m->ops[m->needs[n].op].kind, to = (EchOpKind)m->ops[op].kind;
-        EchTime takes = from == ECH_OP_COPY || to == ECH_OP_COPY ? m->wait_copy : m->wait_kernel;
         if (released >= 0)
-            left = MAX(left, MAX(released > 0 ? released + takes - m->now : 0, m->wait_passed));
+            left = MAX(left, MAX(released > 0 ? released + handoff_time(m, from, op) - m->now : 0, m->wait_passed));
+        /* A queue that has waited for it itself, not one that comes later. */
+        if (!work && released > 0 && released >= q->head && tells_copy(m, from)) {
+            q->tells_copy = true;
+            q->works_from = MAX(q->works_from, ech_time_add(released, m->wait_copy));
+        }
     }
-    return left;
+    return work ? MAX(left, q->works_from - m->now) : left;
 }
 
 enum { DRIVER_PAGE = 2 << 20 };
 
 /* Picoseconds of @calls of the driver for @pieces of physical memory of @bytes in all. */
-static double driver_time(uint64_t calls, uint64_t pieces, EchBytes bytes, const DriverPrice *price)
+static double driver_time(uint64_t calls, uint64_t pieces, EchBytes bytes, const DriverPrice *price, bool beside)
 {
-    return (double)calls * (double)price->call + (double)(pieces - MIN(calls, pieces)) * (double)price->piece +
+    return (double)calls * (double)(beside ? price->beside : price->call) + (double)(pieces - MIN(calls, pieces)) * (double)price->piece +
            MAX((double)bytes / DRIVER_PAGE - (double)pieces, 0) * (double)price->page;
 }
 
@@ -507,6 +532,12 @@ static bool is_on_device(const EchMachine *m, const Queue *q)
     return ech_trace_queues(m->trace)[m->ops[q->entries[q->at].id].queue].kind != ECH_QUEUE_HOST;
 }
 
+/* Such a host has come to the op at the head of its queue before the device has: that is at work while the host calls. */
+static bool host_is_ahead(const EchMachine *m, const Queue *q)
+{
+    return m->paced && is_on_device(m, q) && m->host_free < m->now;
+}
+
 /*
  * Driver calls of allocators. The trace's order is the order in which the host asked: a call that waits for the device ends when everything before it has, and
  * the host asks for nothing behind it until then. Loops repeat their ops, so in traces with loops a call takes its time on its own queue alone. What the
@@ -517,15 +548,20 @@ static void charge_driver(EchMachine *m, Queue *q, uint32_t memory, const EchDri
     EchDriverCalls now;
     ech_allocator_driver(m->allocators[memory], &now);
     uint64_t takes = now.takes - before->takes, gives = now.gives - before->gives, maps = now.maps - before->maps, unmaps = now.unmaps - before->unmaps;
-    double ps = driver_time(gives, gives, now.given - before->given, &m->driver_free) +
-                driver_time(unmaps, now.pieces_unmapped - before->pieces_unmapped, now.unmapped - before->unmapped, &m->driver_unmap);
-    if (ech_bytes_add(now.taken, now.mapped) > m->options->held)
-        ps += driver_time(takes, takes, now.taken - before->taken, &m->driver_malloc) +
-              driver_time(maps, now.pieces_mapped - before->pieces_mapped, now.mapped - before->mapped, &m->driver_map);
+    double ps = driver_time(gives, gives, now.given - before->given, &m->driver_free, false) +
+                driver_time(unmaps, now.pieces_unmapped - before->pieces_unmapped, now.unmapped - before->unmapped, &m->driver_unmap, false);
+    bool ahead = host_is_ahead(m, q);
+    if (ech_bytes_add(now.taken, now.mapped) > m->options->held) {
+        ps += driver_time(takes, takes, now.taken - before->taken, &m->driver_malloc, ahead) +
+              driver_time(maps, now.pieces_mapped - before->pieces_mapped, now.mapped - before->mapped, &m->driver_map, ahead);
+        q->drains = q->drains || (takes > 0 && m->driver_malloc.waits) || (maps > 0 && m->driver_map.waits);
+    }
     /* Where every request is a call, one that finds room in a page of others is too. */
     if (m->free_call[memory] && takes + maps == 0)
         ps += (double)m->driver_malloc_small;
     q->drains = q->drains || gives + unmaps > 0;
+    if (ahead && q->drains)
+        ps += (double)m->trip;
     if (m->paced && is_on_device(m, q) && !q->drains) {
         m->host_free = ech_time_add(m->host_free, driver_ps(ps));
         q->driver = MAX(m->host_free - m->now, 0);
@@ -714,7 +750,8 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
         EchBytes bytes = m->buffers[m->ops[op].target].bytes;
         const DriverPrice *price = m->free_call[m->buffers[m->ops[op].target].memory];
         bool small = price == &m->driver_free && bytes <= DRIVER_PAGE / 2 && m->driver_free_small > 0;
-        q->driver = small ? m->driver_free_small : driver_ps(driver_time(1, 1, ech_round_up(bytes, DRIVER_PAGE), price));
+        q->driver = small ? m->driver_free_small : driver_ps(driver_time(1, 1, ech_round_up(bytes, DRIVER_PAGE), price, false));
+        q->driver = ech_time_add(q->driver, host_is_ahead(m, q) ? m->trip : 0);
         q->drains = true;
     }
     if (q->drains && !pass_barrier(m, queue, op)) {

@@ -670,9 +670,11 @@ static void compile_links(EchMachine *m)
 static DriverPrice driver_price(const EchDevice *device, const char *call)
 {
     g_autofree char *first = g_strdup_printf("runtime.driver.%s_ps", call), *piece = g_strdup_printf("runtime.driver.%s_piece_ps", call),
-                    *page = g_strdup_printf("runtime.driver.%s_page_ps", call);
+                    *page = g_strdup_printf("runtime.driver.%s_page_ps", call), *beside = g_strdup_printf("runtime.driver.%s_beside_ps", call),
+                    *waits = g_strdup_printf("runtime.driver.%s_waits", call);
     double each = ech_device_number(device, first, 0);
-    return (DriverPrice){(EchTime)each, (EchTime)ech_device_number(device, piece, each), (EchTime)ech_device_number(device, page, 0)};
+    return (DriverPrice){(EchTime)each, (EchTime)ech_device_number(device, piece, each), (EchTime)ech_device_number(device, page, 0),
+                         (EchTime)ech_device_number(device, beside, each), ech_device_number(device, waits, 0) > 0};
 }
 
 /* What PyTorch's host takes for a launch where the device does not say: 17 us of a core of an AMD EPYC, 15 at best, over a training step of a GPT of 12 layers
@@ -793,6 +795,7 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
     compile_traffic(m);
     if (options->overhead && options->driver_calls) {
         m->submit = (EchTime)ech_device_number(device, "runtime.submit_ps", 0);
+        m->trip = (EchTime)ech_device_number(device, "runtime.trip_ps", 0);
         m->driver_malloc = driver_price(device, "malloc");
         m->driver_free = driver_price(device, "free");
         m->driver_map = driver_price(device, "map");
@@ -803,6 +806,7 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
     if (options->overhead) {
         m->wait_kernel = (EchTime)ech_device_number(device, "runtime.wait_ps", 0);
         m->wait_copy = (EchTime)ech_device_number(device, "runtime.wait_copy_ps", (double)m->wait_kernel);
+        m->wait_through = MIN((EchTime)ech_device_number(device, "runtime.wait_through_ps", (double)m->wait_kernel), m->wait_copy);
         m->wait_passed = (EchTime)ech_device_number(device, "runtime.wait_passed_ps", 0);
     }
     if (!compile_memories(m, diag, error) || !ech_machine_compile_unified(m, diag, error))
@@ -824,6 +828,7 @@ EchMachine *ech_machine_new(const EchTrace *trace, const EchDevice *device, cons
         m->longest_distance = MAX(m->longest_distance, m->needs[n].distance);
     m->done = g_new0(uint64_t, m->n_ops + 1);
     m->last_end = g_new0(EchTime, m->n_ops + 1);
+    m->tells_copy = g_new0(bool, m->n_ops + 1);
     m->op_waiters = g_new(uint32_t, m->n_ops + 1);
     memset(m->op_waiters, 0xff, (m->n_ops + 1) * sizeof *m->op_waiters);
     compile_host(m);
@@ -889,6 +894,7 @@ void ech_machine_free(EchMachine *m)
     g_array_unref(m->placed);
     g_free(m->done);
     g_free(m->last_end);
+    g_free(m->tells_copy);
     g_free(m->op_waiters);
     g_free(m->links);
     g_free(m->next_id);

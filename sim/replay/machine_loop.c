@@ -163,9 +163,11 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
         for (uint32_t d = 0; d < q->depth; d++)
             WORD(d == depth && q->loop[d] == l ? q->iter[d] - iteration : q->iter[d]);
         WORD(q->in_todo);
+        WORD(q->tells_copy);
         if (q->state == STATE_FINISHED || (q->state == STATE_BLOCKED && !inside_loop(m, i, l)))
             continue;
         TIME(m->now - q->head);
+        TIME(MAX(q->works_from - m->now, 0));
         for (uint32_t d = depth; d < q->depth && inside_loop(m, i, l); d++) /* waits for the own queue are counted from there */
             TIME(m->now - q->began[d]);
         for (int w = 0; w < ECH_N_WAITS && q->has_head; w++) /* of the op at the head, counted when it ends */
@@ -186,8 +188,10 @@ static void take_mark(EchMachine *m, uint32_t l, uint64_t iteration, Mark *mark)
     EchTime longest = MAX(MAX(m->wait_kernel, m->wait_copy), m->longest_setup);
     for (uint32_t i = 0; i < m->n_queues; i++)
         longest = inside_loop(m, i, l) ? MAX(longest, m->now - m->queues[i].began[depth]) : longest;
-    for (uint32_t op = m->loops[l].op + 1; op < m->loops[l].end; op++)
+    for (uint32_t op = m->loops[l].op + 1; op < m->loops[l].end; op++) {
         TIME(MIN(m->now - m->last_end[op], longest));
+        WORD(m->tells_copy[op]);
+    }
     mark_memories(m, l, iteration, mark);
 #undef WORD
 #undef TIME
@@ -263,6 +267,7 @@ static void skip_queues(EchMachine *m, uint32_t l, const Mark *from, const Mark 
         q->ready += shift;
         q->start += shift;
         q->work_start += shift;
+        q->works_from += shift;
         q->issued += shift - (now->ahead[i] - from->ahead[i]) * (EchTime)periods;
         if (q->space_since >= 0)
             q->space_since += shift;

@@ -136,6 +136,8 @@ typedef struct {
     EchTime pages_since; /* Of the op that blocks come for. */
     EchTime host_gap;    /* How long the host has not asked for the op at the head, in the gap that passes now. */
     EchTime handoff;     /* What being released by another queue takes, in the gap that passes now. */
+    EchTime works_from;  /* What has waited for a copy without work learns of its end before work does: from then on. */
+    bool tells_copy;     /* It has waited for a copy, and done no work since. */
     bool drains;         /* They wait for all that was asked for before. */
     EchTime waits[ECH_N_WAITS];
     double *pressed;      /* Per part of the running op: what `pressed` of its resource was when it began. */
@@ -153,10 +155,11 @@ typedef struct {
 
 /*
  * What calls of the driver take: a call for 2 MiB, every further piece of physical memory of 2 MiB in it (of the same addresses, mapped in one go), every
- * further 2 MiB of a piece. 0 where the device does not say.
+ * further 2 MiB of a piece. 0 where the device does not say. And the call where the device is at work; whether it waits for that, as what gives back does.
  */
 typedef struct {
-    EchTime call, piece, page;
+    EchTime call, piece, page, beside;
+    bool waits;
 } DriverPrice;
 
 struct EchMachine {
@@ -198,6 +201,7 @@ struct EchMachine {
 
     uint64_t *done;
     EchTime *last_end;
+    bool *tells_copy;     /* Of the op, as it ended last: its queue had waited for a copy and done no work since. */
     uint32_t *op_waiters; /* First queue that waits for the op. */
     LinkState *links;
     EchMemoryState *memories;
@@ -266,6 +270,8 @@ struct EchMachine {
     EchTime longest_setup;          /* Of any copy. */
     uint32_t longest_distance;      /* Of all needs, in iterations. */
     EchTime wait_passed;            /* What waiting for what is over already takes. */
+    EchTime trip;                   /* Of what the host waits for: a launch's way to the device and the news of its end. */
+    EchTime wait_through;           /* From the end of a copy to that of its wait in a queue without work, and from there to another copy. */
     EchTime wait_kernel, wait_copy; /* From the end of an op to the start of one in another queue that it releases: kernels only, or with a copy. */
     EchTime now, base;
     double base_fraction;

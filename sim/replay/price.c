@@ -428,7 +428,8 @@ static double duty_factor(const Pricer *pricer, const Map *map, const EchGemm *g
 {
     if (!pricer->options->duty_known)
         return 1;
-    double burst = ech_measured_burst(map->device, "bf16", false), clock = ech_measured_duty_rate(map->device, burst, pricer->options->products_duty) / burst;
+    double burst = ech_measured_largest_burst(map->measured, map->device, (double)ECH_CUDA_GEMM_HEATS),
+           clock = ech_measured_duty_rate(map->device, burst, pricer->options->products_duty) / burst;
     bool heats = ech_cuda_gemm_operations(gemm) > ECH_CUDA_GEMM_HEATS;
     return clock * (heats ? ech_measured_burst(map->device, ech_dtype_name((EchDtype)gemm->dtype), ech_cuda_gemm_is_odd(gemm)) : 1);
 }

@@ -21,6 +21,7 @@ for row in copy-ladder streaming-1-buffer streaming-2-buffers streaming-3-buffer
   *) [[ $line == *within* && $line != *beyond* ]] || fail "not within its goals: $line" ;;
   esac
 done
+grep -F '| copy-ladder |' "$folder/out/table.md" | grep -q ' %, ± [0-9.]* (within 3 %)' || fail "how far the repeats of copies differ is not told"
 grep -q '^| GPT, unrolled | time measured | .* ms.* | .* ms.* | .* ms.* |$' "$folder/out/table.md" || fail "offload without and with overlap are not side by side"
 # What the code of kernels takes is not the trace's memory.
 grep -F '| streaming-2-buffers |' "$folder/out/table.md" | grep -q '8 MiB | 8 MiB | +0.0 %' || fail "memory of streaming-2-buffers"

@@ -146,7 +146,8 @@ START_TEST(finds_how_the_driver_rounds)
     /* A wait takes the fake 1.5 us and the event before it 0.15; tensor cores that have rested do an eighth more. */
     NEAR(c->wait.median, 1650, 0.1);
     NEAR(c->wait_copy_short.median, 1650, 0.15);
-    NEAR(c->wait_copy.median, 1650, 0.35); /* With half the scatter of 40 us of work and as much copying in it */
+    NEAR(c->wait_copy.median, 1650, 0.35);   /* With half the scatter of 40 us of work and as much copying in it */
+    NEAR(c->wait_through.median, 1650, 0.2); /* To its events a wait is as to kernels */
     NEAR(c->wait_passed.median, 1500, 0.1);
     NEAR(c->burst[0].median, 1 / 0.875, 0.03);
     /* Seven tenths of the time leave them cool; in the pauses of more they cool down to what the next begins at. */
@@ -192,11 +193,56 @@ START_TEST(finds_how_the_driver_rounds)
     NEAR(ech_device_number(device, "runtime.driver.map_ps", 0), c->map.median * 1e3, 0.001);
     NEAR(ech_device_number(device, "runtime.driver.unmap_piece_ps", 0), c->unmap_piece.median * 1e3, 0.001);
     NEAR(ech_device_number(device, "runtime.wait_ps", 0), c->wait.median * 1e3, 0.001);
+    NEAR(ech_device_number(device, "runtime.wait_through_ps", 0), c->wait_through.median * 1e3, 0.001);
     NEAR(ech_device_number(device, "kernel.copies_beside_from_share", 0), c->copies_beside[1].median, 0.001);
     NEAR(ech_device_number(device, "kernel.burst_share", 0), c->burst[0].median, 0.001);
     NEAR(ech_device_number(device, "kernel.bursts_odd.bf16", 0), c->burst_odd[0].median, 0.001);
     NEAR(ech_device_number(device, "kernel.duty_rates.85", 0), c->duty_rate[2].median, 0.001);
     ck_assert(ech_measured_has_duty_rates(device));
+}
+END_TEST
+
+/* Calls that take memory last longer while a kernel runs, or as long as that, which is told apart; and the host learns late that one is over. */
+START_TEST(calls_beside_kernels)
+{
+    static const char *const left_out[] = {"graphs",
+                                           "pages",
+                                           "pageable copies",
+                                           "copies both ways",
+                                           "copy engines",
+                                           "streaming kernels",
+                                           "queues that wait",
+                                           "cache",
+                                           "latency",
+                                           "matrix products",
+                                           "matrix products by shape",
+                                           "kernels beside copies",
+                                           NULL};
+    g_setenv("ECH_FAKE_CUDA_WEIGHTLESS", "1", TRUE);
+    g_setenv("ECH_FAKE_CUDA_REAL", "1", TRUE);
+    g_setenv("ECH_FAKE_CUDA_FIGURES", _i == 0 ? "beside=300000,trip=200000" : "settle=1", TRUE);
+    fake = ech_test_fake_cuda("268435456");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchCalibration) c = ech_calibrate(0, left_out, NULL, NULL, &error);
+    ck_assert_ok(c != NULL, error);
+    ck_assert_int_eq(fake.held(), 0);
+    g_autofree char *yaml = ech_calibration_yaml(c, "fake", "2026-01-02", &error);
+    g_autoptr(EchYamlNode) root = yaml ? ech_yaml_parse(yaml, strlen(yaml), "it", &error) : NULL;
+    g_autoptr(EchDevice) device = root ? ech_device_from_yaml(root, &error) : NULL;
+    ck_assert_ok(device != NULL, error);
+    ck_assert(c->malloc_waits == (_i == 1) && c->map_waits == (_i == 1));
+    ck_assert_double_eq(ech_device_number(device, "runtime.driver.malloc_waits", 0), _i);
+    ck_assert_double_eq(ech_device_number(device, "runtime.driver.map_waits", 0), _i);
+    if (_i == 1) {
+        ck_assert(!ech_device_has_number(device, "runtime.driver.malloc_beside_ps") && !ech_device_has_number(device, "runtime.driver.map_beside_ps"));
+        return;
+    }
+    ck_assert_msg(c->trip.median > 195e3, "%g", c->trip.median);
+    ck_assert_msg(c->malloc_beside.median > c->malloc.median + 200e3, "%g, alone %g", c->malloc_beside.median, c->malloc.median);
+    ck_assert_msg(c->map_beside.median > c->map.median + 200e3, "%g, alone %g", c->map_beside.median, c->map.median);
+    NEAR(ech_device_number(device, "runtime.trip_ps", 0), c->trip.median * 1e3, 0.001);
+    NEAR(ech_device_number(device, "runtime.driver.malloc_beside_ps", 0), c->malloc_beside.median * 1e3, 0.001);
+    NEAR(ech_device_number(device, "runtime.driver.map_beside_ps", 0), c->map_beside.median * 1e3, 0.001);
 }
 END_TEST
 
@@ -255,6 +301,7 @@ int main(void)
     tcase_add_test(tests, finds_the_link_when_others_used_it);
     tcase_add_test(tests, finds_how_the_driver_rounds);
     tcase_add_test(tests, others_on_the_machine_are_left_out);
+    tcase_add_loop_test(tests, calls_beside_kernels, 0, 2);
     tcase_add_loop_test(tests, a_slow_host_is_noticed, 0, 2);
     tcase_add_test(tests, one_specimen_is_not_its_kind);
     suite_add_tcase(suite, tests);

@@ -68,6 +68,9 @@ START_TEST(every_case_is_within_its_goal)
     ck_assert_ptr_nonnull(strstr(suite->table, "/nonexistent/program.hlo.txt.gz"));
     ck_assert_ptr_nonnull(strstr(suite->table, "| streaming-2-buffers |"));
     ck_assert_ptr_nonnull(strstr(suite->table, "2026-01-02"));
+    /* How far its repeats differ stands behind the error of copies, where they do. */
+    ck_assert_double_eq(find(suite, "copy-ladder")->copies_interval, 0);
+    ck_assert_ptr_null(strstr(suite->table, "±"));
     g_autoptr(GError) error = NULL;
     g_autoptr(EchDevice) device = ech_test_device(suite->device_path, NULL);
 

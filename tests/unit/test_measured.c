@@ -119,6 +119,20 @@ START_TEST(cooler_products_count_for_less)
 }
 END_TEST
 
+/* What the largest reach of the burst of smaller ones, which was measured; those that power does not hold back, of the rate of all of the time. */
+START_TEST(the_largest_products_have_a_burst_of_their_own)
+{
+    g_autoptr(EchDevice) told = load("kernel:\n  burst_share: 1.25\n  products:\n    bf16: {1024x1024: 0.5, 2048x1024: 0.96}\n"),
+                         low = load("kernel:\n  burst_share: 1.25\n  products:\n    bf16: {1024x1024: 0.7}\n");
+    g_autoptr(EchMeasured) measured = ech_measured_new(told), lower = ech_measured_new(low);
+    double operations = 2.0 * 2048 * 2048 * 1024;
+    ck_assert_double_eq_tol(ech_measured_largest_burst(measured, told, operations - 1), 1.2, 1e-9);
+    ck_assert_double_eq_tol(ech_measured_largest_burst(measured, told, operations), 1, 1e-9);
+    ck_assert_double_eq(ech_measured_largest_burst(NULL, told, 0), 1.25);
+    ck_assert_double_eq(ech_measured_largest_burst(lower, low, 0), 1);
+}
+END_TEST
+
 /* A GPU that looks far back sees the mean, one that does not what runs. */
 START_TEST(heat_fades)
 {
@@ -152,6 +166,7 @@ int main(void)
     tcase_add_test(tests, products_that_rest_run_faster);
     tcase_add_test(tests, products_that_rest_run_as_measured);
     tcase_add_test(tests, cooler_products_count_for_less);
+    tcase_add_test(tests, the_largest_products_have_a_burst_of_their_own);
     tcase_add_test(tests, heat_fades);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);

@@ -703,6 +703,47 @@ START_TEST(queues_learn_of_each_other_later)
 }
 END_TEST
 
+/* A kernel, then two copies, each released by the kernel's queue, which only waits for the first, and a kernel: what lies between copies over a link is not
+ * what lies between such a copy and a kernel. Over and over, a kernel's queue never tells of the copies before it. Copies within a memory are as kernels. */
+START_TEST(queues_without_work_pass_copies_on)
+{
+    EchEngine engine = engines[_i];
+    if (!have(engine))
+        return;
+    enum { KERNEL = 5000000, WAIT = 700000, WAIT_COPY = 2000000, THROUGH = 300000, LAPS = 100 };
+    for (unsigned c = 0; c < 8; c++) {
+        uint64_t laps = c & 1 ? LAPS : 1;
+        bool within = c & 2, told = c & 4;
+        Maker m = maker_new();
+        add_loop(&m, m.core, 7, laps);
+        add_kernel(&m, m.core, KERNEL);
+        EchId before = add_op(&m, ECH_OP_MARK, m.core);
+        for (unsigned i = 0; i < 2; i++) {
+            EchId copy = add_copy(&m, m.in, within ? m.hbm : m.host, m.hbm, MB);
+            ech_trace_builder_dep(m.b, before, 0);
+            before = add_op(&m, ECH_OP_MARK, m.core);
+            ech_trace_builder_dep(m.b, copy, 0);
+        }
+        add_kernel(&m, m.core, KERNEL);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) bare = make_device(0), device = make_device(0);
+        g_autoptr(EchRun) at_once = replay(trace, bare, default_options(engine));
+        add_waits(device, WAIT, WAIT_COPY);
+        if (told)
+            add_number(device, "runtime.wait_through_ps", THROUGH);
+        EchTime waits = within ? 4 * WAIT_COPY : 2 * WAIT_COPY + 2 * (told ? THROUGH : WAIT), want = at_once->makespan + (EchTime)laps * waits;
+        EchReplayOptions options = default_options(engine);
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        near(run->makespan, want, 20 * laps, engine);
+        ck_assert_int_le(run->makespan, run->serial);
+        options = default_options(engine);
+        options.skip_steady = 0;
+        g_autoptr(EchRun) slow = replay(trace, device, options);
+        near(slow->makespan, want, 20 * laps, engine);
+    }
+}
+END_TEST
+
 /* What an operation had to share most is told by what it met itself, not by what was shared before it. */
 START_TEST(who_was_in_the_way)
 {
@@ -1521,6 +1562,31 @@ START_TEST(products_have_the_rate_of_their_duty)
 }
 END_TEST
 
+/* The burst is of smaller products: the largest, of 0.96 of what those would do after a pause, takes all of the time what was measured so. */
+START_TEST(the_largest_product_all_of_the_time_is_as_measured)
+{
+    static const struct {
+        double duty;
+        EchTime us;
+    } cases[] = {{0, 27500}, {0.5, 27500}, {0.85, 30000}, {1, 33000}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        Maker m = maker_new();
+        add_kernel(&m, m.core, 33 * GB);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        add_number(device, "kernel.products.bf16.2304x2304", 0.96);
+        add_number(device, "kernel.burst_share", 1.25);
+        add_number(device, "kernel.duty_rates.50", 1.2);
+        add_number(device, "kernel.duty_rates.70", 1.15);
+        add_number(device, "kernel.duty_rates.85", 1.1);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.products_duty = cases[i].duty;
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        near(run->spans[0].end - run->spans[0].start, cases[i].us * ECH_PS_PER_US, 1, ECH_ENGINE_NATIVE);
+    }
+}
+END_TEST
+
 /* A cudaMalloc waits for nothing: the host makes it while the kernel before it runs. A cudaFree waits for that. */
 START_TEST(the_host_allocates_ahead)
 {
@@ -1552,6 +1618,43 @@ START_TEST(the_host_allocates_ahead)
     g_autoptr(EchRun) run = replay(trace, device, options);
     /* 100 and 2, then 100 while the first kernel runs, 2, the second kernel, two frees. */
     ck_assert_msg(run->makespan == (100 + 2 + 100 + 2 + 60 + 30 + 30) * ECH_PS_PER_US, "%g us", (double)run->makespan / 1e6);
+}
+END_TEST
+
+/* What the call takes where the device is at work, or that it waits for that; of a cudaFree the kernel's way there and back, but where the one before has
+ * waited already. */
+START_TEST(the_host_allocates_beside_kernels)
+{
+    static const struct {
+        bool waits, mapped;
+        EchTime us;
+    } cases[] = {{false, false, 100 + 2 + 130 + 2 + 60 + 7 + 30 + 30},
+                 {true, false, 100 + 2 + 60 + 7 + 100 + 2 + 60 + 7 + 30 + 30},
+                 {false, true, 100 + 2 + 130 + 2 + 60 + 7 + 30 + 30},
+                 {true, true, 100 + 2 + 60 + 7 + 100 + 2 + 60 + 7 + 30 + 30}};
+    for (size_t c = 0; c < G_N_ELEMENTS(cases); c++) {
+        Maker m = maker_new();
+        EchId buffers[2];
+        for (unsigned i = 0; i < 2; i++) {
+            buffers[i] = add_buffer(&m, m.hbm, MB, false);
+            add_target(&m, ECH_OP_ALLOC, m.core, buffers[i]);
+            add_kernel(&m, m.core, 60 * MB); /* 60 us */
+        }
+        for (unsigned i = 0; i < 2; i++)
+            add_target(&m, ECH_OP_FREE, m.core, buffers[i]);
+        g_autoptr(EchTrace) trace = finish(&m);
+        g_autoptr(EchDevice) device = make_device(0);
+        add_number(device, cases[c].mapped ? "runtime.driver.map_ps" : "runtime.driver.malloc_ps", 100e6);
+        add_number(device, cases[c].mapped ? "runtime.driver.map_beside_ps" : "runtime.driver.malloc_beside_ps", cases[c].waits ? 100e6 : 130e6);
+        add_number(device, cases[c].mapped ? "runtime.driver.unmap_ps" : "runtime.driver.free_ps", 30e6);
+        add_number(device, cases[c].mapped ? "runtime.driver.map_waits" : "runtime.driver.malloc_waits", cases[c].waits);
+        add_number(device, "runtime.submit_ps", 2e6);
+        add_number(device, "runtime.trip_ps", 7e6);
+        EchReplayOptions options = default_options(ECH_ENGINE_NATIVE);
+        options.allocator = g_strdup(cases[c].mapped ? "platform:mapped=true" : "platform");
+        g_autoptr(EchRun) run = replay(trace, device, options);
+        ck_assert_msg(run->makespan == cases[c].us * ECH_PS_PER_US, "case %zu takes %g us, expected %g", c, (double)run->makespan / 1e6, (double)cases[c].us);
+    }
 }
 END_TEST
 
@@ -2309,6 +2412,7 @@ int main(void)
     tcase_add_test(tests, reads_and_writes_have_their_rates);
     tcase_add_test(tests, scattered_accesses_take_longer);
     tcase_add_loop_test(tests, both_ways_share_a_total, 0, 2);
+    tcase_add_loop_test(tests, queues_without_work_pass_copies_on, 0, 2);
     tcase_add_loop_test(tests, queues_learn_of_each_other_later, 0, 2);
     tcase_add_loop_test(tests, double_buffered_pipeline, 0, 2);
     tcase_add_test(tests, steady_loops_are_skipped_exactly);
@@ -2329,7 +2433,9 @@ int main(void)
     tcase_add_test(tests, each_way_slows_as_it_was_measured);
     tcase_add_test(tests, mapping_is_priced_by_pieces);
     tcase_add_test(tests, the_host_allocates_ahead);
+    tcase_add_test(tests, the_host_allocates_beside_kernels);
     tcase_add_test(tests, products_have_the_rate_of_their_duty);
+    tcase_add_test(tests, the_largest_product_all_of_the_time_is_as_measured);
     tcase_add_loop_test(tests, one_memory_is_waited_for_by_both, 0, 4 * G_N_ELEMENTS(engines));
     tcase_add_test(tests, a_waiting_host_frees_nothing);
     tcase_add_loop_test(tests, what_failed_is_not_waited_for, 0, G_N_ELEMENTS(engines));

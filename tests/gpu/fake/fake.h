@@ -157,7 +157,9 @@ int fake_real(void);
     /* Kernels that stream: ramp, and bytes after which most of it is over. Products: rate at odd sides, tiles a wave, steps of prologue, what heat costs, load without heat. */ \
     X(stream, 2500) X(stream_bytes, 3e5) X(uneven, .16) X(wave, 32) X(prologue, 200) X(heat, .125) X(cool, .7) \
     /* Events with time, what a kernel takes more behind one that is not behind a kernel that waits, events without time, what waits; a call (host); steps of times, times their scatter; what a queue holds before the host waits. */ \
-    X(event, 450) X(alone, 0) X(mark, 150) X(wait, 1500) X(call, 1500) X(step, 500) X(scatter, 1) X(depth, 1022)
+    X(event, 450) X(alone, 0) X(mark, 150) X(wait, 1500) X(call, 1500) X(step, 500) X(scatter, 1) X(depth, 1022) \
+    /* Host time: of waiting for what is not over, more; of calls that take memory while the GPU is at work, more; 1: they wait until it is not. */ \
+    X(trip, 0) X(beside, 0) X(settle, 0)
 /* clang-format on */
 typedef struct {
 #define MEMBER(name, value) double name;
@@ -179,6 +181,8 @@ Mark *fake_new_mark(void);
 EchCuResult fake_issue(EchCuStream stream, Task model);
 /** The same of work, whose time scatters. */
 EchCuResult fake_issue_work(EchCuStream stream, Kind kind, double fixed, double amount, double rate);
+/** Whether something is left to do in a queue. */
+int fake_at_work(void);
 /** Lets time pass until a queue is empty or a mark is reached, or, without either, until all queues are empty: a wait for a mark that never comes is then
  * left out. */
 void fake_run_until(const struct EchCuStreamOpaque *empty, const Mark *mark);
@@ -201,6 +205,8 @@ void fake_drop_block(Block *block);
 /** Nanoseconds of the host's clock; a call that began at @begin keeps the host so long, in which the GPU goes on. */
 double fake_wall_ns(void);
 void fake_keep_host(double begin, double nanoseconds);
+/** A call that takes memory: longer while the GPU is at work, or until it is not. */
+void fake_take_beside(void);
 /** The block that holds all of a range, or NULL; of reserved addresses only where all of it may be reached. */
 Block *fake_block_at(const void *pointer, size_t bytes);
 /** Changes the first word of every block of the card but this one. */

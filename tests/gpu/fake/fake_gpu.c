@@ -213,6 +213,16 @@ static void share(Task **running, size_t n, double *rates)
     }
 }
 
+int fake_at_work(void)
+{
+    while (pass_heads())
+        ;
+    int found = 0;
+    for (const struct EchCuStreamOpaque *stream = fake.streams; stream; stream = stream->next)
+        found |= stream->first != NULL;
+    return found;
+}
+
 /* Lets time pass until a queue is empty or a mark is reached, or, without either, until all queues are empty: a wait for a mark that never comes is then
  * left out. */
 void fake_run_until(const struct EchCuStreamOpaque *empty, const Mark *mark)

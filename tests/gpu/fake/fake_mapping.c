@@ -176,6 +176,7 @@ EXPORT EchCuResult cuMemMap(EchCuPointer pointer, size_t bytes, size_t offset, u
 EXPORT EchCuResult cuMemSetAccess(EchCuPointer pointer, size_t bytes, const EchCuAccess *access, size_t n)
 {
     ENTER_CONTEXT();
+    fake_take_beside();
     double begin = fake_wall_ns();
     size_t first = 0;
     Block *b = reserved(pointer, bytes, &first);

@@ -218,6 +218,17 @@ void fake_keep_host(double begin, double nanoseconds)
     fake_pass(now - begin < 2 * nanoseconds ? now - begin : nanoseconds);
 }
 
+void fake_take_beside(void)
+{
+    const FakeFigures *figures = fake_figures();
+    double begin = fake_wall_ns(), before = fake.busy;
+    if (!fake_real() || fake.capturing || !(figures->beside + figures->settle > 0) || !fake_at_work())
+        return;
+    if (figures->settle > 0)
+        fake_run_all();
+    fake_keep_host(begin, figures->beside + fake.busy - before);
+}
+
 /* An allocation, or a release, that began at @begin. */
 static void dawdle(double begin, size_t bytes)
 {
@@ -250,6 +261,7 @@ static EchCuResult take_device(EchCuPointer *ret, size_t bytes)
 EXPORT EchCuResult cuMemAlloc_v2(EchCuPointer *ret, size_t bytes)
 {
     ENTER_CONTEXT();
+    fake_take_beside();
     double begin = fake_wall_ns();
     EchCuResult result = take_device(ret, bytes);
     dawdle(begin, bytes);

@@ -146,7 +146,10 @@ EXPORT EchCuResult cuStreamSynchronize(EchCuStream stream)
     fake_know_stream(stream, __func__);
     if (!stream || fake.capturing)
         return INVALID_HANDLE;
+    int waits = fake_at_work();
     fake_run_until(stream, NULL);
+    if (waits)
+        fake_host_takes(fake_figures()->trip);
     fake_order_pool(stream, fake_pool_frees(), 1);
     fake_trim_pool();
     return fake_comes_to_fault() ? LAUNCH_FAILED : 0;
