@@ -104,8 +104,8 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    1  gradient accumulation in two         3.22 GiB         -  13.0 ms    x1.101
    2  gradient accumulation in four        2.34 GiB         -  15.5 ms    x1.311
    3+ checkpoint each block                4.08 GiB         -  19.1 ms    x1.619
-   4  optimizer on host                    3.96 GiB  1.35 GiB  25.2 ms    x2.132
-   5+ weights and optimizer on host        3.62 GiB  1.69 GiB  32.1 ms    x2.722
+   4  optimizer on host                    3.96 GiB  1.35 GiB  52.8 ms    x4.475
+   5+ weights and optimizer on host        3.62 GiB  1.69 GiB  59.6 ms    x5.055
    6+ activations on host, overlapped      4.05 GiB  2.15 GiB   102 ms    x8.648
    7+ activations on host, waited for      3.46 GiB  2.15 GiB   106 ms    x9.025
 

@@ -80,7 +80,7 @@ $ echelon advise traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-
   What would make it fit
    1  checkpoint each, all split (FSDP)    2.29 GiB       8 B  13.4 ms    x0.946
    2  all split (FSDP, ZeRO-3)             2.88 GiB       8 B  25.5 ms    x1.797
-   3+ checkpoint each, weights on host     2.56 GiB  2.16 GiB  44.9 ms    x3.171
+   3+ checkpoint each, weights on host     2.56 GiB  2.16 GiB  69.5 ms    x4.904
 
   What would not be enough
    5+ checkpoint each, optimizer on host   2.99 GiB  1.73 GiB        - in pieces

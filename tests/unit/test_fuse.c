@@ -126,7 +126,9 @@ static const struct {
 
 START_TEST(runs_on_host)
 {
-    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autofree char *quick = g_strconcat(device_text, "runtime: {processor_rate: 100TB/s}\n", NULL);
+    g_autofree char *text = g_strconcat(device_text, "runtime: {processor_rate: 20GB/s}\n", NULL);
+    g_autoptr(EchDevice) device = ech_test_device_yaml(quick), slow = ech_test_device_yaml(text);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTrace) in = made(on_host[_i].optimizer, on_host[_i].steps, on_host[_i].read_by_others);
     const char *const specs[] = {"fuse:where=host", NULL};
@@ -137,8 +139,6 @@ START_TEST(runs_on_host)
     ck_assert_uint_eq(ech_test_peak(run, "hbm") / GB, on_host[_i].most);
     ck_assert_uint_eq(ech_test_peak(run, "host") / GB, on_host[_i].most_there);
     ck_assert_int_eq((run->makespan + ms / 2) / ms, on_host[_i].time);
-    g_autofree char *text = g_strconcat(device_text, "runtime: {processor_rate: 20GB/s}\n", NULL);
-    g_autoptr(EchDevice) slow = ech_test_device_yaml(text);
     g_autoptr(EchRun) slower = ech_test_replay(out, slow);
     ck_assert_int_eq((slower->makespan + ms / 2) / ms, on_host[_i].slower);
     for (size_t i = 0; i < ech_trace_n_ops(out); i++) {

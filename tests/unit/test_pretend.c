@@ -621,8 +621,9 @@ static EchImport *small_kernels(unsigned n, const char *behind)
 
 START_TEST(work_of_the_host)
 {
-    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", "device.memories.host.read=100GB/s",
-                                                                                    "device.memories.host.write=100GB/s", NULL});
+    g_autoptr(EchDevice) device =
+        ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", "device.memories.host.read=100GB/s",
+                                                          "device.memories.host.write=100GB/s", "device.runtime.processor_rate=200GB/s", NULL});
     /* A copy, which the host waits for; an optimizer's step on 3 GB read and 2 written; a copy back. */
     const char *text = HEAD "name 1 \"aten::_fused_adamw_\"\ncopy 1 0 0 1000000 3 2 1\nsync 2 4 0 0 0\n%scopy 4 0 0 1000000 2 3 1\nend\n";
     g_autofree char *with = g_strdup_printf(text, "host 3 0 1 3000000000 2000000000\n"), *without = g_strdup_printf(text, "");
@@ -638,14 +639,17 @@ START_TEST(work_of_the_host)
     g_autoptr(EchRun) run = must_run(t, device, true), least = must_run(other->trace, device, true);
     ck_assert_int_eq(run->makespan - least->makespan, 50000 * PS_PER_US); /* and no link between */
     ck_assert_uint_eq(run->provenance.kernels[ECH_PRICE_HOST], 1);
-    /* A virtual machine's processors do not get all that memory gives; a file that has neither says so. */
+    /* A virtual machine's processors do not get all that memory gives; what they do where a file does not say is assumed, and said. */
     static const char *const few[] = {"device.runtime.eager_launch_ps=10us", "device.memories.host.read=100GB/s", "device.memories.host.write=100GB/s",
                                       "device.runtime.processor_rate=40GB/s", NULL};
     g_autoptr(EchDevice) slow = ech_test_device("h100-sxm", few), unsaid = ech_test_device("h100-sxm-calibrated", NULL);
-    g_autoptr(EchRun) slower = must_run(t, slow, true), nothing = must_run(t, unsaid, true);
+    g_autoptr(EchRun) slower = must_run(t, slow, true), assumed = must_run(t, unsaid, true);
     ck_assert_int_eq(slower->makespan - least->makespan, 125000 * PS_PER_US);
-    ck_assert_uint_eq(ech_diag_count(run->diag, "host_work_for_nothing") + ech_diag_count(slower->diag, "host_work_for_nothing"), 0);
-    ck_assert_uint_eq(ech_diag_count(nothing->diag, "host_work_for_nothing"), 1);
+    ck_assert_uint_eq(ech_diag_count(run->diag, "host_work_at_assumed_rate") + ech_diag_count(slower->diag, "host_work_at_assumed_rate"), 0);
+    ck_assert_uint_eq(ech_diag_count(assumed->diag, "host_work_at_assumed_rate"), 1);
+    for (size_t i = 0; i < assumed->n_spans; i++)
+        if (assumed->spans[i].op == (EchId)(step - ech_trace_ops(t)))
+            ck_assert_int_eq((assumed->spans[i].end - assumed->spans[i].start) / PS_PER_US, 72463); /* 5 GB at 69 GB/s */
     must_fail(HEAD "host 3 0 1 5 5\nend\n", ":4: name 1 is not told before");
 }
 END_TEST
