@@ -148,13 +148,13 @@ def noise(rows):
 
 # name: the model, what it is given, rows, what holds as it is, measures
 programs = {
+    "vit": (lambda: Image("vit_base_patch16_224"), images, 128, ("autocast",), "half twice parts checkpoint save_on_cpu fused bfloat16 optimizer_on_host"),
+    "resnet": (lambda: Image("resnet50"), images, 128, (), "half twice parts checkpoint save_on_cpu channels_last autocast channels_last+autocast"),
+    "unet": (lambda: UNet(128), noise, 8, ("autocast",), "half twice parts checkpoint save_on_cpu channels_last fused"),
     "gpt": (lambda: GPT(12, 1024, 32000), ids(32000, 1024), 8, (),
             "half twice parts checkpoint checkpoint+twice save_on_cpu fused foreach=false tf32 autocast bfloat16 optimizer_on_host sharded_on_host autocast+fused+checkpoint compile autocast+fused+compile"),
     "llama": (lambda: Llama(hidden_size=2048, intermediate_size=8192, num_hidden_layers=16, num_attention_heads=32, num_key_value_heads=8, vocab_size=128256), ids(128256, 2048), 2, ("bfloat16",),
               "half twice parts checkpoint checkpoint+twice save_on_cpu fused foreach=false optimizer_on_host sharded_on_host"),
-    "vit": (lambda: Image("vit_base_patch16_224"), images, 128, ("autocast",), "half twice parts checkpoint save_on_cpu fused bfloat16 optimizer_on_host"),
-    "resnet": (lambda: Image("resnet50"), images, 128, (), "half twice parts checkpoint save_on_cpu channels_last autocast channels_last+autocast"),
-    "unet": (lambda: UNet(128), noise, 8, ("autocast",), "half twice parts checkpoint save_on_cpu channels_last fused"),
 }
 # programs whose largest batch is looked for: measures, where to begin
 largest = [("gpt", "autocast", 64), ("vit", "", 1024), ("llama", "checkpoint", 48)]
@@ -249,10 +249,8 @@ def apart(function, *args):
         os.close(read)
         try:
             line = function(*args)
-        except torch.OutOfMemoryError:
-            line = ",,,,out of memory"
-        except Exception as error:
-            line = ",,,," + (str(error).split("\n")[0].replace(",", ";")[:100] or type(error).__name__)
+        except Exception as error:  # an out of memory tells what the process holds beside PyTorch's allocator
+            line = ",,,," + (str(error).split("\n")[0].replace(",", ";")[:400] or type(error).__name__)
         os.write(write, line.encode())
         os._exit(0)
     os.close(write)
