@@ -138,9 +138,22 @@ static void add_passes(EchYamlNode *config, const char *edit)
     ech_yaml_put(config, "passes", all);
 }
 
-/* Applies one edit to a case: to its device's list, or to its configuration. */
+/* Whether an edit is of one of these keys, or of something in it. */
+static bool is_of_key(const char *edit, const char *const *keys)
+{
+    g_autofree char *key = g_strndup(edit, strcspn(edit, ".="));
+    return g_strv_contains(keys, key);
+}
+
+/* Applies one edit to a case: to its device's list, or to its configuration. What says which cases there are is nothing of one of them. */
 static bool apply_edit(EchYamlNode *config, GPtrArray *settings, GPtrArray *edits, const char *edit, GError **error)
 {
+    static const char *const whole[] = {"set", "sweep", "find", NULL};
+    if (is_of_key(edit, whole)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "--set %s: that is of the whole experiment, and a setting is of each of its runs; 'echelon help experiment' tells what can be set", edit);
+        return false;
+    }
     g_ptr_array_add(edits, g_strdup(edit));
     if (is_device_edit(edit)) {
         g_ptr_array_add(settings, g_strdup(edit + strlen("device.")));
@@ -317,6 +330,20 @@ static bool check_path(const EchYamlNode *node, const char *text, GError **error
     return false;
 }
 
+/* Can each of them be varied? One that stands there twice would be multiplied twice, by values that are told once. */
+static bool check_paths(const EchYamlNode *node, char *const *paths, size_t n, GError **error)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!check_path(node, paths[i], error))
+            return false;
+        for (size_t k = 0; k < i; k++) {
+            if (strcmp(paths[k], paths[i]) == 0)
+                return ech_yaml_error(node, error, "path: '%s' stands here twice", paths[i]), false;
+        }
+    }
+    return true;
+}
+
 static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places, GError **error)
 {
     static const char *const keys[] = {"path", "values", "name", "labels", "against", NULL};
@@ -345,22 +372,20 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places,
         ech_yaml_error(labels, error, "labels: %u of them for %u values", axis.labels->len, axis.values->len);
         ok = false;
     }
-    for (guint i = 0; ok && i < axis.paths->len; i++) {
-        ok = check_path(path, axis.paths->pdata[i], error);
-    }
+    ok = ok && check_paths(path, (char *const *)axis.paths->pdata, axis.paths->len, error);
     if (!ok) {
         axis_clear(&axis);
         return false;
     }
     const char *first = axis.paths->pdata[0], *dot = strrchr(first, '.');
     axis.name = name && name->kind == ECH_YAML_SCALAR ? g_strdup(name->text) : g_strdup(dot ? dot + 1 : first);
-    bool names_files = strcmp(first, "trace") == 0 || strcmp(first, "device") == 0;
+    bool names_files = strcmp(first, "trace") == 0 || strcmp(first, "device") == 0 || strcmp(first, "beside") == 0;
     for (guint i = 0; i < axis.values->len; i++) {
         char **value = (char **)&axis.values->pdata[i];
         if (!labels)
-            g_ptr_array_add(axis.labels, names_files ? short_name(*value) : g_strdup(**value ? *value : "none"));
-        if (names_files) {
-            char *resolved = strcmp(first, "trace") == 0 ? ech_experiment_trace_path(values->items[i]) : ech_experiment_device_path(values->items[i]);
+            g_ptr_array_add(axis.labels, !**value ? g_strdup("none") : names_files ? short_name(*value) : g_strdup(*value));
+        if (names_files && **value) {
+            char *resolved = strcmp(first, "device") == 0 ? ech_experiment_device_path(values->items[i]) : ech_experiment_trace_path(values->items[i]);
             g_free(*value);
             *value = resolved;
         }
@@ -727,9 +752,9 @@ static bool read_find(EchYamlNode *root, const GArray *axes, EchFind **ret, GErr
     *ret = ech_find_read(node, error);
     if (!*ret)
         return false;
+    if (!check_paths(ech_yaml_get(node, "path"), ech_find_paths(*ret), g_strv_length(ech_find_paths(*ret)), error))
+        return false;
     for (char **path = ech_find_paths(*ret); *path; path++) {
-        if (!check_path(ech_yaml_get(node, "path"), *path, error))
-            return false;
         const Axis *axis = ech_find_multiplies(*ret) ? NULL : axis_over(axes, *path, false);
         if (axis) {
             ech_yaml_error(ech_yaml_get(node, "path"), error, "find: '%s' is varied by the axis '%s' already; expected factors (x0.5..x2) here, or one of both",
@@ -806,11 +831,12 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     if (overrides->engine)
         g_ptr_array_add(edits, g_strdup_printf("replay.engine=%s", overrides->engine));
     for (const char *const *setting = overrides->settings; setting && *setting; setting++) {
-        /* The sweep is laid out below, so its edits come first. */
-        bool sweep = g_str_has_prefix(*setting, "sweep"), said = overrides->engine && g_str_has_prefix(*setting, "replay.engine=");
-        if (!sweep && !said)
+        /* The sweep is laid out below, and what is looked for is read there, so their edits come first. */
+        static const char *const first[] = {"sweep", "find", NULL};
+        bool comes_first = is_of_key(*setting, first), said = overrides->engine && g_str_has_prefix(*setting, "replay.engine=");
+        if (!comes_first && !said)
             g_ptr_array_add(edits, g_strdup(*setting));
-        else if (sweep && !ech_yaml_edit(root, "", *setting, error))
+        else if (comes_first && !ech_yaml_edit(root, "", *setting, error))
             return NULL;
     }
     g_autoptr(GArray) axes = g_array_new(FALSE, FALSE, sizeof(Axis));

@@ -49,30 +49,39 @@ static bool trace_is_there(const EchYamlNode *node, const char *path, GError **e
     return false;
 }
 
-static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *config, const char **ret_path, GError **error)
+/* What a case is read from, as far as that can be told without reading it: files that are there, and a format that there is. *ret_beside may be NULL. */
+static bool find_inputs(const EchYamlNode *config, const EchYamlNode *trace, char **ret_path, char **ret_beside, GError **error)
 {
-    const EchYamlNode *trace = required(config, "trace", "step.hlo.txt", error);
-    if (!trace)
-        return NULL;
     if (trace->kind != ECH_YAML_SCALAR) {
         ech_yaml_error(trace, error, "trace: expected a file's name");
-        return NULL;
+        return false;
     }
-    g_autofree char *path = ech_experiment_trace_path(trace);
+    g_autofree char *path = ech_experiment_trace_path(trace), *beside = NULL;
     if (!trace_is_there(trace, path, error))
-        return NULL;
-    const char *format = ech_yaml_text(config, "format"), *device = ech_yaml_text(config, "device");
-    EchImportOptions options = {.device = device};
+        return false;
+    const char *format = ech_yaml_text(config, "format");
     if (format && !ech_import_is_format(format, error)) {
         ech_yaml_prefix(ech_yaml_get(config, "format"), error);
-        return NULL;
+        return false;
     }
-    g_autofree char *beside = NULL;
     if (ech_yaml_text(config, "beside")) {
         beside = ech_experiment_trace_path(ech_yaml_get(config, "beside"));
         if (!trace_is_there(ech_yaml_get(config, "beside"), beside, error))
-            return NULL;
+            return false;
     }
+    *ret_path = g_steal_pointer(&path);
+    *ret_beside = g_steal_pointer(&beside);
+    return true;
+}
+
+static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *config, const char **ret_path, GError **error)
+{
+    const EchYamlNode *trace = required(config, "trace", "step.hlo.txt", error);
+    g_autofree char *path = NULL, *beside = NULL;
+    if (!trace || !find_inputs(config, trace, &path, &beside, error))
+        return NULL;
+    const char *format = ech_yaml_text(config, "format"), *device = ech_yaml_text(config, "device");
+    EchImportOptions options = {.device = device};
     options.beside = beside;
     g_autofree char *key = g_strdup_printf("%s\n%s\n%s\n%s", path, format ? format : "", beside ? beside : "", device ? device : "");
     GArray *items = experiment->cache->items;
@@ -1158,9 +1167,9 @@ static bool check_case(EchExperiment *experiment, size_t index, GError **error)
     bool ok = read_case(experiment, c, result, &passes, &options, error);
     ech_params_clear(ech_replay_params, &options);
     const EchYamlNode *trace = ech_yaml_get(c->config, "trace");
-    if (ok && trace && trace->kind == ECH_YAML_SCALAR) {
-        g_autofree char *path = ech_experiment_trace_path(trace);
-        ok = trace_is_there(trace, path, error);
+    if (ok && trace) {
+        g_autofree char *path = NULL, *beside = NULL;
+        ok = find_inputs(c->config, trace, &path, &beside, error);
     }
     if (!ok && error)
         ech_experiment_say_place(experiment->places, *error);

@@ -58,6 +58,14 @@ $ printf 'trace: a\nsweep:\n  - {path: devise, values: [1]}\n' >$T/e.yaml; echel
 echelon: T/e.yaml:3:12: path: 'devise' cannot be varied; did you mean 'device'?
 $ printf 'trace: a\nsweep:\n  - {path: [], values: [1]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:3:12: path: expected what to vary, such as device.memories.hbm.capacity
+$ printf 'trace: a\nsweep:\n  - {path: [replay.trips, replay.trips], values: [x1, x2]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:3:12: path: 'replay.trips' stands here twice
+$ printf 'trace: a\ndevice: tpu-v5e\nset:\n  find.for: fits\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:4:13: find.for=fits: that is of the whole experiment, and a setting is of each of its runs; 'echelon help experiment' tells what can be set
+$ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep: [{path: beside, values: ["", none.pb]}]\n' >$T/e.yaml; LC_ALL=C echelon run $T/e.yaml 2>&1 | sed "s:$T:T:g"
+echelon: T/e.yaml:3:37: beside=T/none.pb: T/none.pb: No such file or directory
+$ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep: [{path: format, values: [hlo, hol]}]\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:g"
+echelon: T/e.yaml:3:38: format=hol: 'hol' is no format; did you mean 'hlo'? 'echelon list formats' shows them
 $ printf 'trace: [a\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:2:1: flow sequence without a closing bracket
 $ printf 'trace: a\nreplay: {engin: native}\ndevice: tpu-v5e\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
