@@ -1280,3 +1280,19 @@ $ for f in tests/fuzz/corpus/nsys/gpus.sqlite tests/golden/data/peers.json; do e
   It fits. hbm 500 KiB of 139 GiB (0 %)
   - recorded on NVIDIA H100 80GB HBM3: recorded times are carried from h100-sxm to h200
   - of the 20 us recorded on h100-sxm, 50.0 % by the rates of memory, or of products, alone, 50.0 % are copies and collectives, by their links
+$ printf 'id,lower,upper,size\na,0,2,5242880\nb,1,3,7340032\n' >$T/lifetimes.csv; echelon run --trace $T/lifetimes.csv --device tests/golden/data/small.yaml --set 'sweep=[{path: device.memories.hbm.capacity, values: [1GiB, 512MiB]}]'
+lifetimes.csv
+
+  capacity  fits  time  x first  hbm peak  bound by
+  --------  ----  ----  -------  --------  --------
+  1GiB      yes   0 ps             12 MiB  nothing
+  512MiB    yes   0 ps             12 MiB  nothing
+
+  What changed, and why
+
+  1GiB
+    It takes no time: nothing in it has a cost.
+    It needs 12 MiB of hbm; at its fullest that holds 12 MiB buffers.
+
+  1GiB -> 512MiB
+    It takes no time, as before.
