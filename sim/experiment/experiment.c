@@ -628,6 +628,21 @@ static void read_given(const EchExperimentOverrides *overrides, Given given[N_GI
     given[4] = (Given){"replay.engine", "--engine", overrides->engine};
 }
 
+/* An axis that the command line gives other values ("sweep.0.values=[x1, x3]") is told by them, and not by what the file calls its own. */
+static void forget_labels(EchYamlNode *root, const char *setting)
+{
+    const EchYamlNode *sweep = ech_yaml_get(root, "sweep");
+    for (size_t i = 0; sweep && sweep->kind == ECH_YAML_LIST && i < sweep->n; i++) {
+        static const char *const keys[] = {"labels", "against"};
+        g_autofree char *values = g_strdup_printf("sweep.%zu.values=", i);
+        for (size_t k = 0; k < G_N_ELEMENTS(keys) && g_str_has_prefix(setting, values); k++) {
+            const EchYamlNode *said = ech_yaml_get(sweep->items[i], keys[k]);
+            if (said && said->line)
+                remove_key(sweep->items[i], keys[k]);
+        }
+    }
+}
+
 /* Nor because the command line says it otherwise elsewhere: --engine native --set replay.engine=simgrid. */
 static bool check_agreed(const EchExperimentOverrides *overrides, GError **error)
 {
@@ -721,7 +736,7 @@ static EchExperiment *experiment_new(const char *path, const GArray *axes, GHash
 }
 
 /* --find PATH,PATH=FROM..TO and --for GOAL in the place of the file's. */
-static void override_find(const EchExperimentOverrides *overrides, EchYamlNode *root)
+static bool override_find(const EchExperimentOverrides *overrides, EchYamlNode *root, GError **error)
 {
     const char *equals = overrides->find ? strchr(overrides->find, '=') : NULL;
     if (overrides->find) {
@@ -735,12 +750,17 @@ static void override_find(const EchExperimentOverrides *overrides, EchYamlNode *
         ech_yaml_put(root, "find", find);
     }
     EchYamlNode *find = ech_yaml_get(root, "find");
-    if (overrides->goals && find && find->kind == ECH_YAML_MAP) {
+    if (overrides->goals && !find) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--for: what --find asks for; expected --find PATH=FROM..TO too");
+        return false;
+    }
+    if (overrides->goals && find->kind == ECH_YAML_MAP) {
         EchYamlNode *list = ech_yaml_new_list("--for");
         for (const char *const *goal = overrides->goals; *goal; goal++)
             ech_yaml_append(list, ech_yaml_new_scalar(*goal, "--for"));
         ech_yaml_put(find, "for", list);
     }
+    return true;
 }
 
 /* What is looked for; taken out of the tree. */
@@ -813,8 +833,7 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     override(root, "format", overrides->format);
     override(root, "beside", overrides->beside);
     override(root, "step", overrides->step);
-    override_find(overrides, root);
-    if (!complete_device(root, error))
+    if (!override_find(overrides, root, error) || !complete_device(root, error))
         return NULL;
     /* What the command line does not change: the run that the others are compared with. */
     g_autoptr(EchYamlNode) plain = ech_yaml_copy(root);
@@ -838,6 +857,7 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
             g_ptr_array_add(edits, g_strdup(*setting));
         else if (comes_first && !ech_yaml_edit(root, "", *setting, error))
             return NULL;
+        forget_labels(root, *setting);
     }
     g_autoptr(GArray) axes = g_array_new(FALSE, FALSE, sizeof(Axis));
     g_array_set_clear_func(axes, axis_clear);

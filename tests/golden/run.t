@@ -548,6 +548,20 @@ link and capacity
 
   half, 4GB -> half, 2.5GB
     It stops fitting: at 0 ps 'y.0' asks for 954 MiB of hbm, where 1.86 GiB of 2.33 GiB are live.
+$ echelon run tests/golden/data/sweep.yaml --set 'sweep.0.values=[x1, x4]' --set 'sweep.1.values=[4GB]' | grep -B3 -A2 x4
+  host link, capacity  fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  -------------------  ----  ------  -------  --------  ---------  -----------  -------------  -------------------
+  x1, 4GB              yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
+  x4, 4GB              yes   250 ms    0.625  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+
+  What changed, and why
+--
+    It takes 400 ms. Its critical path: host link to device 50 %, host link from device 25 %, matrix unit 25 %.
+    It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
+
+  x1, 4GB -> x4, 4GB
+    It takes 37.5 % less time: 400 ms -> 250 ms. Along the critical path: -175 ms host link to device, +100 ms matrix
+    unit, -75 ms host link from device.
 $ echelon run tests/golden/data/sweep.yaml --set sweep.1.values=[3GB] --set device.memories.hbm.read=x2 -o $T/sweep >/dev/null 2>&1; cd $T/sweep && ls -R && cat summary.txt
 .:
 000

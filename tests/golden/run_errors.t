@@ -66,6 +66,9 @@ $ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep: [{path: beside, values
 echelon: T/e.yaml:3:37: beside=T/none.pb: T/none.pb: No such file or directory
 $ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep: [{path: format, values: [hlo, hol]}]\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:g"
 echelon: T/e.yaml:3:38: format=hol: 'hol' is no format; did you mean 'hlo'? 'echelon list formats' shows them
+$ echelon run tests/golden/data/sweep.yaml --for 'time<=1s'
+echelon: --for: what --find asks for; expected --find PATH=FROM..TO too
+exit 2
 $ printf 'trace: [a\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:2:1: flow sequence without a closing bracket
 $ printf 'trace: a\nreplay: {engin: native}\ndevice: tpu-v5e\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
@@ -152,7 +155,7 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.
 echelon: --find: '16GiB' is no range; expected values like 1GiB..16GiB, x0.1..x2, 1..8 or prefetch:budget={1MiB..1GiB}, the smaller first
 exit 2
 $ echelon run --trace adam_none.v5e --device tpu-v5e --for fits
-echelon run: --for: what --find asks for; expected --find PATH=FROM..TO too
+echelon: --for: what --find asks for; expected --find PATH=FROM..TO too
 exit 2
 $ echelon run --trace adam_none.v5e --device tpu-v5e --set device.memories.hbm.capacity=8
 echelon: --set device.memories.hbm.capacity=8: memories.hbm.capacity: '8' is 8 bytes; expected something like 16GiB
