@@ -364,6 +364,10 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places,
         ech_yaml_error(node, error, "sweep: expected a path and a list of values");
     ok = ok && ech_experiment_read_texts(path, "path", axis.paths, error) && ech_experiment_read_texts(values, "values", axis.values, error) &&
          (!labels || ech_experiment_read_texts(labels, "labels", axis.labels, error));
+    if (ok && name && name->kind != ECH_YAML_SCALAR) {
+        ech_yaml_error(name, error, "name: expected one text");
+        ok = false;
+    }
     if (ok && axis.paths->len == 0) {
         ech_yaml_error(path, error, "path: expected what to vary, such as device.memories.hbm.capacity");
         ok = false;
@@ -378,7 +382,7 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places,
         return false;
     }
     const char *first = axis.paths->pdata[0], *dot = strrchr(first, '.');
-    axis.name = name && name->kind == ECH_YAML_SCALAR ? g_strdup(name->text) : g_strdup(dot ? dot + 1 : first);
+    axis.name = name ? g_strdup(name->text) : g_strdup(dot ? dot + 1 : first);
     bool names_files = strcmp(first, "trace") == 0 || strcmp(first, "device") == 0 || strcmp(first, "beside") == 0;
     for (guint i = 0; i < axis.values->len; i++) {
         char **value = (char **)&axis.values->pdata[i];
@@ -787,9 +791,10 @@ static bool read_find(EchYamlNode *root, const GArray *axes, EchFind **ret, GErr
 
 static char *title_of(const EchYamlNode *config, const char *path)
 {
-    const EchYamlNode *title = ech_yaml_get(config, "title"), *trace = ech_yaml_get(config, "trace");
-    if (title && title->kind == ECH_YAML_SCALAR)
-        return g_strdup(title->text);
+    const EchYamlNode *trace = ech_yaml_get(config, "trace");
+    const char *title = ech_yaml_text(config, "title");
+    if (title)
+        return g_strdup(title);
     if (path)
         return short_name(path);
     return trace && trace->kind == ECH_YAML_SCALAR ? short_name(trace->text) : g_strdup("run");

@@ -50,8 +50,11 @@ static bool trace_is_there(const EchYamlNode *node, const char *path, GError **e
 }
 
 /* What a case is read from, as far as that can be told without reading it: files that are there, and a format that there is. *ret_beside may be NULL. */
-static bool find_inputs(const EchYamlNode *config, const EchYamlNode *trace, char **ret_path, char **ret_beside, GError **error)
+static bool find_inputs(const EchYamlNode *config, char **ret_path, char **ret_beside, GError **error)
 {
+    const EchYamlNode *trace = required(config, "trace", "step.hlo.txt", error);
+    if (!trace)
+        return false;
     if (trace->kind != ECH_YAML_SCALAR) {
         ech_yaml_error(trace, error, "trace: expected a file's name");
         return false;
@@ -76,9 +79,8 @@ static bool find_inputs(const EchYamlNode *config, const EchYamlNode *trace, cha
 
 static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *config, const char **ret_path, GError **error)
 {
-    const EchYamlNode *trace = required(config, "trace", "step.hlo.txt", error);
     g_autofree char *path = NULL, *beside = NULL;
-    if (!trace || !find_inputs(config, trace, &path, &beside, error))
+    if (!find_inputs(config, &path, &beside, error))
         return NULL;
     const char *format = ech_yaml_text(config, "format"), *device = ech_yaml_text(config, "device");
     EchImportOptions options = {.device = device};
@@ -320,7 +322,7 @@ static GPtrArray *read_passes(const EchYamlNode *config, GError **error)
 static bool read_options(const EchCase *c, bool sweep, EchReplayOptions *options, GError **error)
 {
     const EchYamlNode *replay = ech_yaml_get(c->config, "replay");
-    if (replay && replay->kind == ECH_YAML_LIST) {
+    if (replay && (replay->kind == ECH_YAML_LIST || (replay->kind == ECH_YAML_SCALAR && *replay->text))) {
         ech_yaml_error(replay, error, "replay: expected options with their values");
         return false;
     }
@@ -1034,11 +1036,11 @@ static EchResult *prepare_steps(EchExperiment *experiment, const EchCase *c, Ech
     g_autoptr(EchResult) result = g_new0(EchResult, 1);
     result->title = *c->label ? g_strdup_printf("%s: %s", experiment->title, c->label) : g_strdup(experiment->title);
     result->settings = g_strdupv(c->edits);
-    result->words = words_of(experiment, c);
     result->pass_diag = ech_diag_new();
     g_autoptr(GPtrArray) passes = NULL;
     if (!read_case(experiment, c, result, &passes, options, error))
         return NULL;
+    result->words = words_of(experiment, c);
     g_autoptr(GPtrArray) specs = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; i < passes->len; i++) {
         EchBytes goal = ech_pass_goal(passes->pdata[i]);
@@ -1166,10 +1168,9 @@ static bool check_case(EchExperiment *experiment, size_t index, GError **error)
     ech_params_defaults(ech_replay_params, &options);
     bool ok = read_case(experiment, c, result, &passes, &options, error);
     ech_params_clear(ech_replay_params, &options);
-    const EchYamlNode *trace = ech_yaml_get(c->config, "trace");
-    if (ok && trace) {
+    if (ok && !ech_yaml_get(c->config, "matmul")) {
         g_autofree char *path = NULL, *beside = NULL;
-        ok = find_inputs(c->config, trace, &path, &beside, error);
+        ok = find_inputs(c->config, &path, &beside, error);
     }
     if (!ok && error)
         ech_experiment_say_place(experiment->places, *error);

@@ -69,6 +69,17 @@ echelon: T/e.yaml:3:38: format=hol: 'hol' is no format; did you mean 'hlo'? 'ech
 $ echelon run tests/golden/data/sweep.yaml --for 'time<=1s'
 echelon: --for: what --find asks for; expected --find PATH=FROM..TO too
 exit 2
+$ for line in 'passes: [[pad]]' 'passes: {pad: [a]}' 'replay: fast' 'sweep:' 'sweep: [{name: [a], path: device.memories.hbm.capacity, values: [x1, x2]}]' 'find: {path: device.memories.hbm.capacity, values: [1GiB, 2GiB]}' 'find: {name: [a], path: device.memories.hbm.capacity, values: 1GiB..2GiB}'; do printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\n%s\n' "$line" >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"; done
+echelon: T/e.yaml:3:9: passes: expected a list of texts
+echelon: T/e.yaml:3:9: passes: expected a list of texts
+echelon: T/e.yaml:3:9: replay: expected options with their values
+echelon: T/e.yaml:3:1: sweep: expected a list of axes, each {path: ..., values: [...]}
+echelon: T/e.yaml:3:16: name: expected one text
+echelon: T/e.yaml:3:52: a list is no range; expected values like 1GiB..16GiB, x0.1..x2, 1..8 or prefetch:budget={1MiB..1GiB}, the smaller first
+echelon: T/e.yaml:3:14: name: expected one text
+$ printf 'device: tpu-v5e\nsweep: [{path: device.memories.hbm.capacity, values: [x1, x2]}]\n' >$T/e.yaml; echelon run $T/e.yaml
+echelon: no trace is given; expected 'trace: step.hlo.txt' in the experiment, or --trace step.hlo.txt
+exit 2
 $ printf 'trace: [a\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:2:1: flow sequence without a closing bracket
 $ printf 'trace: a\nreplay: {engin: native}\ndevice: tpu-v5e\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
