@@ -848,24 +848,41 @@ static void take_recorded_allocator(EchExperiment *experiment, const EchTrace *r
     result->recorded_peak = ech_alloc_recorded_peak(recorded, ech_alloc_main_memory(recorded));
 }
 
+/* What `matmul:` says, which is as could be on @device. */
+static bool read_product(const EchYamlNode *node, const EchDevice *device, EchProductOptions *product, GError **error)
+{
+    if (node->kind != ECH_YAML_MAP)
+        return ech_yaml_error(node, error, "matmul: expected sizes with their values, like {m: 4096, n: 4096, k: 4096, buffers: 2}"), false;
+    for (size_t i = 0; i < node->n; i++) {
+        if (node->items[i]->kind != ECH_YAML_SCALAR)
+            return ech_yaml_error(node->items[i], error, "matmul.%s: expected one value", node->keys[i]), false;
+        if (!ech_params_set(ech_product_params, product, node->keys[i], node->items[i]->text, error)) {
+            g_prefix_error(error, "matmul: ");
+            ech_yaml_prefix(node->items[i], error);
+            return false;
+        }
+    }
+    bool ok = ech_product_check(product, device, error);
+    if (!ok)
+        prefix_place(node, error);
+    return ok;
+}
+
+static bool check_product(const EchYamlNode *node, const EchDevice *device, GError **error)
+{
+    EchProductOptions product = {0};
+    ech_params_defaults(ech_product_params, &product);
+    bool ok = read_product(node, device, &product, error);
+    ech_params_clear(ech_product_params, &product);
+    return ok;
+}
+
 /* A workload that no program was captured for. */
 static EchTrace *make_product(const EchYamlNode *node, EchResult *result, GError **error)
 {
     EchProductOptions product = {0};
     ech_params_defaults(ech_product_params, &product);
-    bool ok = node->kind == ECH_YAML_MAP;
-    if (!ok)
-        ech_yaml_error(node, error, "matmul: expected sizes with their values, like {m: 4096, n: 4096, k: 4096, buffers: 2}");
-    for (size_t i = 0; ok && i < node->n; i++) {
-        if (node->items[i]->kind != ECH_YAML_SCALAR) {
-            ech_yaml_error(node->items[i], error, "matmul.%s: expected one value", node->keys[i]);
-            ok = false;
-        } else if (!ech_params_set(ech_product_params, &product, node->keys[i], node->items[i]->text, error)) {
-            g_prefix_error(error, "matmul: ");
-            ech_yaml_prefix(node->items[i], error);
-            ok = false;
-        }
-    }
+    bool ok = read_product(node, result->device, &product, error);
     EchTrace *trace = ok ? ech_product_trace(&product, result->device, result->pass_diag, error) : NULL;
     if (ok && !trace)
         prefix_place(node, error);
@@ -1168,7 +1185,10 @@ static bool check_case(EchExperiment *experiment, size_t index, GError **error)
     ech_params_defaults(ech_replay_params, &options);
     bool ok = read_case(experiment, c, result, &passes, &options, error);
     ech_params_clear(ech_replay_params, &options);
-    if (ok && !ech_yaml_get(c->config, "matmul")) {
+    const EchYamlNode *matmul = ech_yaml_get(c->config, "matmul");
+    if (ok && matmul) {
+        ok = check_product(matmul, result->device, error);
+    } else if (ok) {
         g_autofree char *path = NULL, *beside = NULL;
         ok = find_inputs(c->config, &path, &beside, error);
     }

@@ -80,6 +80,10 @@ echelon: T/e.yaml:3:14: name: expected one text
 $ printf 'device: tpu-v5e\nsweep: [{path: device.memories.hbm.capacity, values: [x1, x2]}]\n' >$T/e.yaml; echelon run $T/e.yaml
 echelon: no trace is given; expected 'trace: step.hlo.txt' in the experiment, or --trace step.hlo.txt
 exit 2
+$ for axis in 'matmul.dtype, values: [bf16, f8]' 'matmul.m, values: [128, 0]' 'device, values: [tpu-v5e, h100-sxm]'; do printf 'device: tpu-v5e\nmatmul: {m: 512, n: 512, k: 512}\nsweep: [{path: %s}]\n' "$axis" >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"; done
+echelon: T/e.yaml:2:9: matmul: dtype: 'f8' is no element type; expected f8e4m3fn or f8e5m2
+echelon: T/e.yaml:3:40: matmul.m=0: matmul: m: '0' is out of range; expected 1 to 1048576
+echelon: T/e.yaml:2:9: matmul: h100-sxm has no vector memory; a tiled product as a workload is for chips whose kernels manage their on-chip memory (TPUs)
 $ printf 'trace: [a\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:2:1: flow sequence without a closing bracket
 $ printf 'trace: a\nreplay: {engin: native}\ndevice: tpu-v5e\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
