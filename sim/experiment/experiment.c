@@ -330,18 +330,42 @@ static bool check_path(const EchYamlNode *node, const char *text, GError **error
     return false;
 }
 
+/* The first of @texts that stands there once more, or NULL. */
+static const char *first_again(char *const *texts, size_t n)
+{
+    g_autoptr(GHashTable) seen = g_hash_table_new(ech_hash_text, g_str_equal);
+    for (size_t i = 0; i < n; i++) {
+        if (!g_hash_table_add(seen, texts[i]))
+            return texts[i];
+    }
+    return NULL;
+}
+
+/* What tells values of an axis apart: of files their names alone, unless two of one name lie in different folders. */
+static void label_values(Axis *axis, bool names_files)
+{
+    for (int whole = !names_files; whole <= 1; whole++) {
+        g_ptr_array_set_size(axis->labels, 0);
+        for (guint i = 0; i < axis->values->len; i++) {
+            const char *value = axis->values->pdata[i];
+            g_ptr_array_add(axis->labels, !*value ? g_strdup("none") : whole ? g_strdup(value) : short_name(value));
+        }
+        if (!first_again((char *const *)axis->labels->pdata, axis->labels->len))
+            return;
+    }
+}
+
 /* Can each of them be varied? One that stands there twice would be multiplied twice, by values that are told once. */
 static bool check_paths(const EchYamlNode *node, char *const *paths, size_t n, GError **error)
 {
     for (size_t i = 0; i < n; i++) {
         if (!check_path(node, paths[i], error))
             return false;
-        for (size_t k = 0; k < i; k++) {
-            if (strcmp(paths[k], paths[i]) == 0)
-                return ech_yaml_error(node, error, "path: '%s' stands here twice", paths[i]), false;
-        }
     }
-    return true;
+    const char *twice = first_again(paths, n);
+    if (twice)
+        ech_yaml_error(node, error, "path: '%s' stands here twice", twice);
+    return !twice;
 }
 
 static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places, GError **error)
@@ -376,6 +400,11 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places,
         ech_yaml_error(labels, error, "labels: %u of them for %u values", axis.labels->len, axis.values->len);
         ok = false;
     }
+    const char *twice = ok ? first_again((char *const *)axis.labels->pdata, axis.labels->len) : NULL;
+    if (twice) {
+        ech_yaml_error(labels, error, "labels: '%s' stands for two values", twice);
+        ok = false;
+    }
     ok = ok && check_paths(path, (char *const *)axis.paths->pdata, axis.paths->len, error);
     if (!ok) {
         axis_clear(&axis);
@@ -384,10 +413,10 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places,
     const char *first = axis.paths->pdata[0], *dot = strrchr(first, '.');
     axis.name = name ? g_strdup(name->text) : g_strdup(dot ? dot + 1 : first);
     bool names_files = strcmp(first, "trace") == 0 || strcmp(first, "device") == 0 || strcmp(first, "beside") == 0;
+    if (!labels)
+        label_values(&axis, names_files);
     for (guint i = 0; i < axis.values->len; i++) {
         char **value = (char **)&axis.values->pdata[i];
-        if (!labels)
-            g_ptr_array_add(axis.labels, !**value ? g_strdup("none") : names_files ? short_name(*value) : g_strdup(*value));
         if (names_files && **value) {
             char *resolved = strcmp(first, "device") == 0 ? ech_experiment_device_path(values->items[i]) : ech_experiment_trace_path(values->items[i]);
             g_free(*value);

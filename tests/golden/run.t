@@ -562,6 +562,13 @@ $ echelon run tests/golden/data/sweep.yaml --set 'sweep.0.values=[x1, x4]' --set
   x1, 4GB -> x4, 4GB
     It takes 37.5 % less time: 400 ms -> 250 ms. Along the critical path: -175 ms host link to device, +100 ms matrix
     unit, -75 ms host link from device.
+$ mkdir $T/a $T/b; cp tests/golden/data/stream.ech $T/a/step.ech; cp tests/golden/data/stream.ech $T/b/step.ech; printf 'device: %s\nsweep: [{path: trace, values: [a/step.ech, b/step.ech]}]\n' $PWD/tests/golden/data/small.yaml >$T/two.yaml; echelon run $T/two.yaml | head -6; rm -r $T/a $T/b $T/two.yaml
+two
+
+  trace       fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  ----------  ----  ------  -------  --------  ---------  -----------  -------------  -------------------
+  a/step.ech  yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
+  b/step.ech  yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
 $ echelon run tests/golden/data/sweep.yaml --set sweep.1.values=[3GB] --set device.memories.hbm.read=x2 -o $T/sweep >/dev/null 2>&1; cd $T/sweep && ls -R && cat summary.txt
 .:
 000

@@ -84,6 +84,8 @@ $ for axis in 'matmul.dtype, values: [bf16, f8]' 'matmul.m, values: [128, 0]' 'd
 echelon: T/e.yaml:2:9: matmul: dtype: 'f8' is no element type; expected f8e4m3fn or f8e5m2
 echelon: T/e.yaml:3:40: matmul.m=0: matmul: m: '0' is out of range; expected 1 to 1048576
 echelon: T/e.yaml:2:9: matmul: h100-sxm has no vector memory; a tiled product as a workload is for chips whose kernels manage their on-chip memory (TPUs)
+$ printf 'device: tpu-v5e\ntrace: gpt_offload.v5e\nsweep: [{path: device.memories.hbm.capacity, values: [x1, x2, x4], labels: [small, large, large]}]\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:3:76: labels: 'large' stands for two values
 $ printf 'trace: [a\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:2:1: flow sequence without a closing bracket
 $ printf 'trace: a\nreplay: {engin: native}\ndevice: tpu-v5e\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
