@@ -514,8 +514,8 @@ static bool multiply(const Edit *e, const char *factor, GError **error)
     }
     char *scaled = ech_yaml_scale(e->number->text, factor);
     if (!scaled) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' times '%s' cannot be written; expected two decimal numbers", e->place, e->number->text,
-                    factor);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' times '%s' cannot be written; expected a factor like x0.5 or x1000 of a decimal number",
+                    e->place, e->number->text, factor);
         return false;
     }
     set_scalar(e->number, scaled, e->place);

@@ -86,6 +86,12 @@ echelon: T/e.yaml:3:40: matmul.m=0: matmul: m: '0' is out of range; expected 1 t
 echelon: T/e.yaml:2:9: matmul: h100-sxm has no vector memory; a tiled product as a workload is for chips whose kernels manage their on-chip memory (TPUs)
 $ printf 'device: tpu-v5e\ntrace: gpt_offload.v5e\nsweep: [{path: device.memories.hbm.capacity, values: [x1, x2, x4], labels: [small, large, large]}]\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:3:76: labels: 'large' stands for two values
+$ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --set device.links.host.to_device=x1e3
+echelon: --set device.links.host.to_device=x1e3: '10GB/s' times '1e3' cannot be written; expected a factor like x0.5 or x1000 of a decimal number
+exit 2
+$ echelon alloc tests/golden/data/stream.ech --capacity 1000
+echelon alloc: --capacity: '1000' is 1000 bytes; expected 1MiB at least, something like 16GiB
+exit 2
 $ printf 'trace: [a\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:2:1: flow sequence without a closing bracket
 $ printf 'trace: a\nreplay: {engin: native}\ndevice: tpu-v5e\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
