@@ -74,7 +74,7 @@ EchGpuAlignment ech_gpu_alignment(uint64_t elements, unsigned bits)
     uint64_t width = MAX(bits, 1u);
     uint64_t usable = MAX(16u * 8u / width, 1u), best = MAX(128u * 8u / width, 1u);
     return (EchGpuAlignment){
-        .row_bytes = ech_bytes_mul(elements, width) / 8,
+        .row_bytes = ech_bytes_add(ech_bytes_mul(elements / 8, width), elements % 8 * width / 8), /* whose bits may be too many to count */
         .usable = elements % usable == 0,
         .best = elements % best == 0,
         .next_usable = ech_round_up(elements, usable),

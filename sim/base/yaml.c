@@ -161,6 +161,7 @@ typedef struct {
     struct fy_diag *diag;
     const char *where;
     unsigned n_nodes;
+    uint32_t line, column; /* where the last event stood that stands somewhere: a value that is left out does not */
 } Reader;
 
 static void parser_destroy(struct fy_parser *parser)
@@ -234,7 +235,7 @@ static EchYamlNode *begin_node(Reader *reader, struct fy_event *event, EchYamlKi
         reader_error(reader, mark, error, "more than 131072 values; a configuration is smaller than that");
         return NULL;
     }
-    return node_new(kind, reader->where, mark ? (uint32_t)mark->line + 1 : 1, mark ? (uint32_t)mark->column + 1 : 1);
+    return node_new(kind, reader->where, reader->line, reader->column);
 }
 
 /* Adds a finished node to the innermost open collection, or makes it the root. */
@@ -263,6 +264,10 @@ static bool place_node(Reader *reader, GPtrArray *open, char **key, EchYamlNode 
 static bool take_event(Reader *reader, struct fy_event *event, GPtrArray *open, char **key, EchYamlNode **root, bool *ret_done, GError **error)
 {
     const struct fy_mark *mark = fy_event_start_mark(event);
+    if (mark) {
+        reader->line = (uint32_t)mark->line + 1;
+        reader->column = (uint32_t)mark->column + 1;
+    }
     EchYamlNode *parent = open->len ? open->pdata[open->len - 1] : NULL;
     bool wants_key = parent && parent->kind == ECH_YAML_MAP && !*key;
     switch (event->type) {
@@ -341,7 +346,7 @@ static bool check_text(const char *data, size_t n, const char *where, GError **e
 
 EchYamlNode *ech_yaml_parse(const char *data, size_t n, const char *where, GError **error)
 {
-    Reader reader = {.where = where};
+    Reader reader = {.where = where, .line = 1, .column = 1};
     if (n > MAX_FILE) {
         reader_error(&reader, NULL, error, "is larger than 1 MiB; a configuration is smaller than that");
         return NULL;
@@ -509,8 +514,8 @@ static bool multiply(const Edit *e, const char *factor, GError **error)
     }
     char *scaled = ech_yaml_scale(e->number->text, factor);
     if (!scaled) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' times '%s' cannot be written; expected two decimal numbers", e->place, e->number->text,
-                    factor);
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: '%s' times '%s' cannot be written; expected a factor like x0.5 or x1000 of a decimal number",
+                    e->place, e->number->text, factor);
         return false;
     }
     set_scalar(e->number, scaled, e->place);

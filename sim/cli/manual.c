@@ -93,7 +93,8 @@ static const struct {
 #undef KEY
 
 static const char paths_help[] =
-    "What --set, set and sweep name is one of these keys, replay.OPTION, matmul.OPTION, or a number of the device: device.memories.hbm.capacity, "
+    "What --set, set and sweep name is one of these keys but set, sweep and find, replay.OPTION, matmul.OPTION, or a number of the device: "
+    "device.memories.hbm.capacity, "
     "device.links.host.to_device, device.units.matrix.clock ... ('echelon list devices tpu-v5e --sources' shows all of one). A value is a text, or xNUMBER.";
 static const char example_help[] = "title: What would a GPT step gain from a faster link?\ntrace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep:\n"
                                    "  - name: host link\n    path: [device.links.host.to_device, device.links.host.from_device]\n    values: [x0.5, x1, x2]\n"

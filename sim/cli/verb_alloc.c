@@ -89,7 +89,8 @@ int ech_verb_alloc(int argc, char **argv)
         return ech_cli_fail(error);
     }
     if (capacity && reading.capacity < LEAST_CAPACITY) {
-        fprintf(stderr, "echelon alloc: --capacity: '%s' is %" G_GUINT64_FORMAT " bytes; expected something like 16GiB\n", capacity, reading.capacity);
+        fprintf(stderr, "echelon alloc: --capacity: '%s' is %" G_GUINT64_FORMAT " bytes; expected 1MiB at least, something like 16GiB\n", capacity,
+                reading.capacity);
         return ECH_EXIT_USAGE;
     }
     ech_cli_find_trace(&rest[0]);

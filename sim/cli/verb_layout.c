@@ -29,6 +29,10 @@ static void add_json(JsonBuilder *json, const Row *row, bool gpu)
         ech_json_add_count(json, "size", advice->dims[i].size);
         ech_json_add_count(json, "padded", advice->dims[i].padded);
         ech_json_add_count(json, "lost_bytes", advice->dims[i].lost);
+        if (advice->dims[i].lost > 0)
+            ech_json_add_count(json, "grow", advice->dims[i].grow);
+        if (advice->dims[i].lost > 0 && advice->dims[i].shrink > 0)
+            ech_json_add_count(json, "shrink", advice->dims[i].shrink);
         json_builder_end_object(json);
     }
     json_builder_end_array(json);
@@ -40,6 +44,7 @@ static void add_json(JsonBuilder *json, const Row *row, bool gpu)
     if (gpu && row->layout.rank > 0) {
         EchGpuAlignment alignment = ech_gpu_alignment(row->layout.dims[row->layout.order[0]], ech_layout_element_bits(&row->layout));
         ech_json_begin_object(json, "tensor_cores");
+        ech_json_add_count(json, "row_bytes", alignment.row_bytes);
         ech_json_add_bool(json, "usable", alignment.usable);
         ech_json_add_bool(json, "best", alignment.best);
         ech_json_add_count(json, "next_usable", alignment.next_usable);

@@ -364,11 +364,10 @@ int ech_verb_run(int argc, char **argv)
     if (rest[0] && !find_file(&rest[0]))
         return ECH_EXIT_FAILED;
     const bool ranks = take_captures(&options, rest);
-    const char *wrong = g_strv_length(rest) > 1 && !ranks            ? "more than one experiment file"
-                        : !rest[0] && !options.trace                 ? "expected an experiment file, or --trace FILE --device NAME"
-                        : options.goals && !options.find && !rest[0] ? "--for: what --find asks for; expected --find PATH=FROM..TO too"
-                        : options.jobs < 1 || options.jobs > 256     ? "--jobs: expected 1 to 256"
-                                                                     : NULL;
+    const char *wrong = g_strv_length(rest) > 1 && !ranks        ? "more than one experiment file"
+                        : !rest[0] && !options.trace             ? "expected an experiment file, or --trace FILE --device NAME"
+                        : options.jobs < 1 || options.jobs > 256 ? "--jobs: expected 1 to 256"
+                                                                 : NULL;
     if (wrong) {
         fprintf(stderr, "echelon run: %s\n", wrong);
         return ECH_EXIT_USAGE;

@@ -138,9 +138,22 @@ static void add_passes(EchYamlNode *config, const char *edit)
     ech_yaml_put(config, "passes", all);
 }
 
-/* Applies one edit to a case: to its device's list, or to its configuration. */
+/* Whether an edit is of one of these keys, or of something in it. */
+static bool is_of_key(const char *edit, const char *const *keys)
+{
+    g_autofree char *key = g_strndup(edit, strcspn(edit, ".="));
+    return g_strv_contains(keys, key);
+}
+
+/* Applies one edit to a case: to its device's list, or to its configuration. What says which cases there are is nothing of one of them. */
 static bool apply_edit(EchYamlNode *config, GPtrArray *settings, GPtrArray *edits, const char *edit, GError **error)
 {
+    static const char *const whole[] = {"set", "sweep", "find", NULL};
+    if (is_of_key(edit, whole)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "--set %s: that is of the whole experiment, and a setting is of each of its runs; 'echelon help experiment' tells what can be set", edit);
+        return false;
+    }
     g_ptr_array_add(edits, g_strdup(edit));
     if (is_device_edit(edit)) {
         g_ptr_array_add(settings, g_strdup(edit + strlen("device.")));
@@ -317,6 +330,44 @@ static bool check_path(const EchYamlNode *node, const char *text, GError **error
     return false;
 }
 
+/* The first of @texts that stands there once more, or NULL. */
+static const char *first_again(char *const *texts, size_t n)
+{
+    g_autoptr(GHashTable) seen = g_hash_table_new(ech_hash_text, g_str_equal);
+    for (size_t i = 0; i < n; i++) {
+        if (!g_hash_table_add(seen, texts[i]))
+            return texts[i];
+    }
+    return NULL;
+}
+
+/* What tells values of an axis apart: of files their names alone, unless two of one name lie in different folders. */
+static void label_values(Axis *axis, bool names_files)
+{
+    for (int whole = !names_files; whole <= 1; whole++) {
+        g_ptr_array_set_size(axis->labels, 0);
+        for (guint i = 0; i < axis->values->len; i++) {
+            const char *value = axis->values->pdata[i];
+            g_ptr_array_add(axis->labels, !*value ? g_strdup("none") : whole ? g_strdup(value) : short_name(value));
+        }
+        if (!first_again((char *const *)axis->labels->pdata, axis->labels->len))
+            return;
+    }
+}
+
+/* Can each of them be varied? One that stands there twice would be multiplied twice, by values that are told once. */
+static bool check_paths(const EchYamlNode *node, char *const *paths, size_t n, GError **error)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!check_path(node, paths[i], error))
+            return false;
+    }
+    const char *twice = first_again(paths, n);
+    if (twice)
+        ech_yaml_error(node, error, "path: '%s' stands here twice", twice);
+    return !twice;
+}
+
 static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places, GError **error)
 {
     static const char *const keys[] = {"path", "values", "name", "labels", "against", NULL};
@@ -337,6 +388,10 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places,
         ech_yaml_error(node, error, "sweep: expected a path and a list of values");
     ok = ok && ech_experiment_read_texts(path, "path", axis.paths, error) && ech_experiment_read_texts(values, "values", axis.values, error) &&
          (!labels || ech_experiment_read_texts(labels, "labels", axis.labels, error));
+    if (ok && name && name->kind != ECH_YAML_SCALAR) {
+        ech_yaml_error(name, error, "name: expected one text");
+        ok = false;
+    }
     if (ok && axis.paths->len == 0) {
         ech_yaml_error(path, error, "path: expected what to vary, such as device.memories.hbm.capacity");
         ok = false;
@@ -345,22 +400,25 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places,
         ech_yaml_error(labels, error, "labels: %u of them for %u values", axis.labels->len, axis.values->len);
         ok = false;
     }
-    for (guint i = 0; ok && i < axis.paths->len; i++) {
-        ok = check_path(path, axis.paths->pdata[i], error);
+    const char *twice = ok ? first_again((char *const *)axis.labels->pdata, axis.labels->len) : NULL;
+    if (twice) {
+        ech_yaml_error(labels, error, "labels: '%s' stands for two values", twice);
+        ok = false;
     }
+    ok = ok && check_paths(path, (char *const *)axis.paths->pdata, axis.paths->len, error);
     if (!ok) {
         axis_clear(&axis);
         return false;
     }
     const char *first = axis.paths->pdata[0], *dot = strrchr(first, '.');
-    axis.name = name && name->kind == ECH_YAML_SCALAR ? g_strdup(name->text) : g_strdup(dot ? dot + 1 : first);
-    bool names_files = strcmp(first, "trace") == 0 || strcmp(first, "device") == 0;
+    axis.name = name ? g_strdup(name->text) : g_strdup(dot ? dot + 1 : first);
+    bool names_files = strcmp(first, "trace") == 0 || strcmp(first, "device") == 0 || strcmp(first, "beside") == 0;
+    if (!labels)
+        label_values(&axis, names_files);
     for (guint i = 0; i < axis.values->len; i++) {
         char **value = (char **)&axis.values->pdata[i];
-        if (!labels)
-            g_ptr_array_add(axis.labels, names_files ? short_name(*value) : g_strdup(**value ? *value : "none"));
-        if (names_files) {
-            char *resolved = strcmp(first, "trace") == 0 ? ech_experiment_trace_path(values->items[i]) : ech_experiment_device_path(values->items[i]);
+        if (names_files && **value) {
+            char *resolved = strcmp(first, "device") == 0 ? ech_experiment_device_path(values->items[i]) : ech_experiment_trace_path(values->items[i]);
             g_free(*value);
             *value = resolved;
         }
@@ -603,6 +661,21 @@ static void read_given(const EchExperimentOverrides *overrides, Given given[N_GI
     given[4] = (Given){"replay.engine", "--engine", overrides->engine};
 }
 
+/* An axis that the command line gives other values ("sweep.0.values=[x1, x3]") is told by them, and not by what the file calls its own. */
+static void forget_labels(EchYamlNode *root, const char *setting)
+{
+    const EchYamlNode *sweep = ech_yaml_get(root, "sweep");
+    for (size_t i = 0; sweep && sweep->kind == ECH_YAML_LIST && i < sweep->n; i++) {
+        static const char *const keys[] = {"labels", "against"};
+        g_autofree char *values = g_strdup_printf("sweep.%zu.values=", i);
+        for (size_t k = 0; k < G_N_ELEMENTS(keys) && g_str_has_prefix(setting, values); k++) {
+            const EchYamlNode *said = ech_yaml_get(sweep->items[i], keys[k]);
+            if (said && said->line)
+                remove_key(sweep->items[i], keys[k]);
+        }
+    }
+}
+
 /* Nor because the command line says it otherwise elsewhere: --engine native --set replay.engine=simgrid. */
 static bool check_agreed(const EchExperimentOverrides *overrides, GError **error)
 {
@@ -696,7 +769,7 @@ static EchExperiment *experiment_new(const char *path, const GArray *axes, GHash
 }
 
 /* --find PATH,PATH=FROM..TO and --for GOAL in the place of the file's. */
-static void override_find(const EchExperimentOverrides *overrides, EchYamlNode *root)
+static bool override_find(const EchExperimentOverrides *overrides, EchYamlNode *root, GError **error)
 {
     const char *equals = overrides->find ? strchr(overrides->find, '=') : NULL;
     if (overrides->find) {
@@ -710,12 +783,17 @@ static void override_find(const EchExperimentOverrides *overrides, EchYamlNode *
         ech_yaml_put(root, "find", find);
     }
     EchYamlNode *find = ech_yaml_get(root, "find");
-    if (overrides->goals && find && find->kind == ECH_YAML_MAP) {
+    if (overrides->goals && !find) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--for: what --find asks for; expected --find PATH=FROM..TO too");
+        return false;
+    }
+    if (overrides->goals && find->kind == ECH_YAML_MAP) {
         EchYamlNode *list = ech_yaml_new_list("--for");
         for (const char *const *goal = overrides->goals; *goal; goal++)
             ech_yaml_append(list, ech_yaml_new_scalar(*goal, "--for"));
         ech_yaml_put(find, "for", list);
     }
+    return true;
 }
 
 /* What is looked for; taken out of the tree. */
@@ -727,9 +805,9 @@ static bool read_find(EchYamlNode *root, const GArray *axes, EchFind **ret, GErr
     *ret = ech_find_read(node, error);
     if (!*ret)
         return false;
+    if (!check_paths(ech_yaml_get(node, "path"), ech_find_paths(*ret), g_strv_length(ech_find_paths(*ret)), error))
+        return false;
     for (char **path = ech_find_paths(*ret); *path; path++) {
-        if (!check_path(ech_yaml_get(node, "path"), *path, error))
-            return false;
         const Axis *axis = ech_find_multiplies(*ret) ? NULL : axis_over(axes, *path, false);
         if (axis) {
             ech_yaml_error(ech_yaml_get(node, "path"), error, "find: '%s' is varied by the axis '%s' already; expected factors (x0.5..x2) here, or one of both",
@@ -742,9 +820,10 @@ static bool read_find(EchYamlNode *root, const GArray *axes, EchFind **ret, GErr
 
 static char *title_of(const EchYamlNode *config, const char *path)
 {
-    const EchYamlNode *title = ech_yaml_get(config, "title"), *trace = ech_yaml_get(config, "trace");
-    if (title && title->kind == ECH_YAML_SCALAR)
-        return g_strdup(title->text);
+    const EchYamlNode *trace = ech_yaml_get(config, "trace");
+    const char *title = ech_yaml_text(config, "title");
+    if (title)
+        return g_strdup(title);
     if (path)
         return short_name(path);
     return trace && trace->kind == ECH_YAML_SCALAR ? short_name(trace->text) : g_strdup("run");
@@ -788,8 +867,7 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     override(root, "format", overrides->format);
     override(root, "beside", overrides->beside);
     override(root, "step", overrides->step);
-    override_find(overrides, root);
-    if (!complete_device(root, error))
+    if (!override_find(overrides, root, error) || !complete_device(root, error))
         return NULL;
     /* What the command line does not change: the run that the others are compared with. */
     g_autoptr(EchYamlNode) plain = ech_yaml_copy(root);
@@ -806,12 +884,14 @@ EchExperiment *ech_experiment_load(const char *path, const EchExperimentOverride
     if (overrides->engine)
         g_ptr_array_add(edits, g_strdup_printf("replay.engine=%s", overrides->engine));
     for (const char *const *setting = overrides->settings; setting && *setting; setting++) {
-        /* The sweep is laid out below, so its edits come first. */
-        bool sweep = g_str_has_prefix(*setting, "sweep"), said = overrides->engine && g_str_has_prefix(*setting, "replay.engine=");
-        if (!sweep && !said)
+        /* The sweep is laid out below, and what is looked for is read there, so their edits come first. */
+        static const char *const first[] = {"sweep", "find", NULL};
+        bool comes_first = is_of_key(*setting, first), said = overrides->engine && g_str_has_prefix(*setting, "replay.engine=");
+        if (!comes_first && !said)
             g_ptr_array_add(edits, g_strdup(*setting));
-        else if (sweep && !ech_yaml_edit(root, "", *setting, error))
+        else if (comes_first && !ech_yaml_edit(root, "", *setting, error))
             return NULL;
+        forget_labels(root, *setting);
     }
     g_autoptr(GArray) axes = g_array_new(FALSE, FALSE, sizeof(Axis));
     g_array_set_clear_func(axes, axis_clear);

@@ -49,30 +49,41 @@ static bool trace_is_there(const EchYamlNode *node, const char *path, GError **e
     return false;
 }
 
-static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *config, const char **ret_path, GError **error)
+/* What a case is read from, as far as that can be told without reading it: files that are there, and a format that there is. *ret_beside may be NULL. */
+static bool find_inputs(const EchYamlNode *config, char **ret_path, char **ret_beside, GError **error)
 {
     const EchYamlNode *trace = required(config, "trace", "step.hlo.txt", error);
     if (!trace)
-        return NULL;
+        return false;
     if (trace->kind != ECH_YAML_SCALAR) {
         ech_yaml_error(trace, error, "trace: expected a file's name");
-        return NULL;
+        return false;
     }
-    g_autofree char *path = ech_experiment_trace_path(trace);
+    g_autofree char *path = ech_experiment_trace_path(trace), *beside = NULL;
     if (!trace_is_there(trace, path, error))
-        return NULL;
-    const char *format = ech_yaml_text(config, "format"), *device = ech_yaml_text(config, "device");
-    EchImportOptions options = {.device = device};
+        return false;
+    const char *format = ech_yaml_text(config, "format");
     if (format && !ech_import_is_format(format, error)) {
         ech_yaml_prefix(ech_yaml_get(config, "format"), error);
-        return NULL;
+        return false;
     }
-    g_autofree char *beside = NULL;
     if (ech_yaml_text(config, "beside")) {
         beside = ech_experiment_trace_path(ech_yaml_get(config, "beside"));
         if (!trace_is_there(ech_yaml_get(config, "beside"), beside, error))
-            return NULL;
+            return false;
     }
+    *ret_path = g_steal_pointer(&path);
+    *ret_beside = g_steal_pointer(&beside);
+    return true;
+}
+
+static EchImport *import_trace(EchExperiment *experiment, const EchYamlNode *config, const char **ret_path, GError **error)
+{
+    g_autofree char *path = NULL, *beside = NULL;
+    if (!find_inputs(config, &path, &beside, error))
+        return NULL;
+    const char *format = ech_yaml_text(config, "format"), *device = ech_yaml_text(config, "device");
+    EchImportOptions options = {.device = device};
     options.beside = beside;
     g_autofree char *key = g_strdup_printf("%s\n%s\n%s\n%s", path, format ? format : "", beside ? beside : "", device ? device : "");
     GArray *items = experiment->cache->items;
@@ -311,7 +322,7 @@ static GPtrArray *read_passes(const EchYamlNode *config, GError **error)
 static bool read_options(const EchCase *c, bool sweep, EchReplayOptions *options, GError **error)
 {
     const EchYamlNode *replay = ech_yaml_get(c->config, "replay");
-    if (replay && replay->kind == ECH_YAML_LIST) {
+    if (replay && (replay->kind == ECH_YAML_LIST || (replay->kind == ECH_YAML_SCALAR && *replay->text))) {
         ech_yaml_error(replay, error, "replay: expected options with their values");
         return false;
     }
@@ -837,24 +848,41 @@ static void take_recorded_allocator(EchExperiment *experiment, const EchTrace *r
     result->recorded_peak = ech_alloc_recorded_peak(recorded, ech_alloc_main_memory(recorded));
 }
 
+/* What `matmul:` says, which is as could be on @device. */
+static bool read_product(const EchYamlNode *node, const EchDevice *device, EchProductOptions *product, GError **error)
+{
+    if (node->kind != ECH_YAML_MAP)
+        return ech_yaml_error(node, error, "matmul: expected sizes with their values, like {m: 4096, n: 4096, k: 4096, buffers: 2}"), false;
+    for (size_t i = 0; i < node->n; i++) {
+        if (node->items[i]->kind != ECH_YAML_SCALAR)
+            return ech_yaml_error(node->items[i], error, "matmul.%s: expected one value", node->keys[i]), false;
+        if (!ech_params_set(ech_product_params, product, node->keys[i], node->items[i]->text, error)) {
+            g_prefix_error(error, "matmul: ");
+            ech_yaml_prefix(node->items[i], error);
+            return false;
+        }
+    }
+    bool ok = ech_product_check(product, device, error);
+    if (!ok)
+        prefix_place(node, error);
+    return ok;
+}
+
+static bool check_product(const EchYamlNode *node, const EchDevice *device, GError **error)
+{
+    EchProductOptions product = {0};
+    ech_params_defaults(ech_product_params, &product);
+    bool ok = read_product(node, device, &product, error);
+    ech_params_clear(ech_product_params, &product);
+    return ok;
+}
+
 /* A workload that no program was captured for. */
 static EchTrace *make_product(const EchYamlNode *node, EchResult *result, GError **error)
 {
     EchProductOptions product = {0};
     ech_params_defaults(ech_product_params, &product);
-    bool ok = node->kind == ECH_YAML_MAP;
-    if (!ok)
-        ech_yaml_error(node, error, "matmul: expected sizes with their values, like {m: 4096, n: 4096, k: 4096, buffers: 2}");
-    for (size_t i = 0; ok && i < node->n; i++) {
-        if (node->items[i]->kind != ECH_YAML_SCALAR) {
-            ech_yaml_error(node->items[i], error, "matmul.%s: expected one value", node->keys[i]);
-            ok = false;
-        } else if (!ech_params_set(ech_product_params, &product, node->keys[i], node->items[i]->text, error)) {
-            g_prefix_error(error, "matmul: ");
-            ech_yaml_prefix(node->items[i], error);
-            ok = false;
-        }
-    }
+    bool ok = read_product(node, result->device, &product, error);
     EchTrace *trace = ok ? ech_product_trace(&product, result->device, result->pass_diag, error) : NULL;
     if (ok && !trace)
         prefix_place(node, error);
@@ -1025,11 +1053,11 @@ static EchResult *prepare_steps(EchExperiment *experiment, const EchCase *c, Ech
     g_autoptr(EchResult) result = g_new0(EchResult, 1);
     result->title = *c->label ? g_strdup_printf("%s: %s", experiment->title, c->label) : g_strdup(experiment->title);
     result->settings = g_strdupv(c->edits);
-    result->words = words_of(experiment, c);
     result->pass_diag = ech_diag_new();
     g_autoptr(GPtrArray) passes = NULL;
     if (!read_case(experiment, c, result, &passes, options, error))
         return NULL;
+    result->words = words_of(experiment, c);
     g_autoptr(GPtrArray) specs = g_ptr_array_new_with_free_func(g_free);
     for (guint i = 0; i < passes->len; i++) {
         EchBytes goal = ech_pass_goal(passes->pdata[i]);
@@ -1157,10 +1185,12 @@ static bool check_case(EchExperiment *experiment, size_t index, GError **error)
     ech_params_defaults(ech_replay_params, &options);
     bool ok = read_case(experiment, c, result, &passes, &options, error);
     ech_params_clear(ech_replay_params, &options);
-    const EchYamlNode *trace = ech_yaml_get(c->config, "trace");
-    if (ok && trace && trace->kind == ECH_YAML_SCALAR) {
-        g_autofree char *path = ech_experiment_trace_path(trace);
-        ok = trace_is_there(trace, path, error);
+    const EchYamlNode *matmul = ech_yaml_get(c->config, "matmul");
+    if (ok && matmul) {
+        ok = check_product(matmul, result->device, error);
+    } else if (ok) {
+        g_autofree char *path = NULL, *beside = NULL;
+        ok = find_inputs(c->config, &path, &beside, error);
     }
     if (!ok && error)
         ech_experiment_say_place(experiment->places, *error);

@@ -157,7 +157,8 @@ static bool read_values(const EchYamlNode *node, EchFind *find, GError **error)
     const char *text = node->kind == ECH_YAML_SCALAR ? node->text : "", *open = strchr(text, '{'), *close = open ? strchr(open, '}') : NULL;
     const char *start = close ? open + 1 : text, *end = close ? close : strchr(text, '\0'), *dots = strstr(start, "..");
     if (!dots || dots > end) {
-        ech_yaml_error(node, error, "'%s' is no range; %s", text, expected);
+        const char *quote = node->kind == ECH_YAML_SCALAR ? "'" : "";
+        ech_yaml_error(node, error, "%s%s%s is no range; %s", quote, node->kind == ECH_YAML_SCALAR ? text : "a list", quote, expected);
         return false;
     }
     g_auto(Bound) from = {0}, to = {0};
@@ -275,6 +276,10 @@ EchFind *ech_find_read(const EchYamlNode *node, GError **error)
         ech_yaml_error(asked, error, "expected fits, time<=10ms, time<=x1.05 or hbm<=4GiB, or a list of such");
         return NULL;
     }
+    if (name && name->kind != ECH_YAML_SCALAR) {
+        ech_yaml_error(name, error, "name: expected one text");
+        return NULL;
+    }
     if (!read_values(values, find, error))
         return NULL;
     for (guint i = 0; i < goals->len; i++) {
@@ -283,7 +288,7 @@ EchFind *ech_find_read(const EchYamlNode *node, GError **error)
     }
     find->values_at = ech_yaml_place(values);
     find->asked_at = asked ? ech_yaml_place(asked) : NULL;
-    find->name = name && name->kind == ECH_YAML_SCALAR ? g_strdup(name->text) : name_of(paths->pdata[0], find->before);
+    find->name = name ? g_strdup(name->text) : name_of(paths->pdata[0], find->before);
     g_ptr_array_add(paths, NULL);
     g_ptr_array_add(goals, NULL);
     find->asked = goals->len > 1 ? g_strjoinv(", ", (char **)goals->pdata) : g_strdup("fits");

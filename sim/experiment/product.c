@@ -345,24 +345,41 @@ static EchPipelineExpansion *expand(Product *p, const EchProductOptions *options
     return ech_pipeline_expand(&p->pipeline, error);
 }
 
+static const char *dtype_of(const EchProductOptions *options)
+{
+    return options->dtype ? options->dtype : "bf16";
+}
+
+static const char *result_of(const EchProductOptions *options)
+{
+    return options->result && *options->result ? options->result : dtype_of(options);
+}
+
+bool ech_product_check(const EchProductOptions *options, const EchDevice *device, GError **error)
+{
+    const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
+    bool hbm = ech_device_memory_kind(device, ECH_MEM_HBM), vector = ech_device_memory_kind(device, ECH_MEM_VECTOR);
+    if (!hbm || !vector || !unit || unit->clock_hz == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                    "matmul: %s has no %s; a tiled product as a workload is for chips whose kernels manage their on-chip memory (TPUs)", device->name,
+                    !hbm      ? "hbm"
+                    : !vector ? "vector memory"
+                              : "clock of its matrix unit (--set device.units.matrix.clock=1.5GHz)");
+        return false;
+    }
+    return check_dtype(dtype_of(options), "dtype", error) && check_dtype(result_of(options), "result", error);
+}
+
 EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *device, EchDiag *diag, GError **error)
 {
+    if (!ech_product_check(options, device, error))
+        return NULL;
     const EchUnit *unit = ech_device_unit(device, ECH_UNIT_MATRIX);
     Product p = {.maker.generation = ech_layout_generation(device->compiler),
                  .hbm = ech_device_memory_kind(device, ECH_MEM_HBM),
                  .vector = ech_device_memory_kind(device, ECH_MEM_VECTOR),
-                 .dtype = options->dtype ? options->dtype : "bf16"};
-    p.result = options->result && *options->result ? options->result : p.dtype;
-    if (!p.hbm || !p.vector || !unit || unit->clock_hz == 0) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "matmul: %s has no %s; a tiled product as a workload is for chips whose kernels manage their on-chip memory (TPUs)", device->name,
-                    !p.hbm      ? "hbm"
-                    : !p.vector ? "vector memory"
-                                : "clock of its matrix unit (--set device.units.matrix.clock=1.5GHz)");
-        return NULL;
-    }
-    if (!check_dtype(p.dtype, "dtype", error) || !check_dtype(p.result, "result", error))
-        return NULL;
+                 .dtype = dtype_of(options),
+                 .result = result_of(options)};
     g_autoptr(EchPipelineExpansion) expansion = expand(&p, options, device, unit, diag, error);
     if (!expansion)
         return NULL;

@@ -19,6 +19,8 @@ typedef struct {
 } EchProductOptions;
 extern const EchParam ech_product_params[];
 
+/** Whether there can be such a product on @device: its element types are some, and kernels manage their on-chip memory. Errors as below. */
+bool ech_product_check(const EchProductOptions *options, const EchDevice *device, GError **error);
 /** The trace of a product on a device with on-chip memory that the compiler manages (a TPU). Remarks say what its windows take. ECH_ERROR_CONFIG,
  * ECH_ERROR_UNSUPPORTED. */
 EchTrace *ech_product_trace(const EchProductOptions *options, const EchDevice *device, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;

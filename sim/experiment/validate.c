@@ -1,5 +1,6 @@
 /* What all validations share. */
 #include "sim/experiment/validate.h"
+#include "sim/base/error.h"
 
 #include <math.h>
 #include <string.h>
@@ -36,4 +37,15 @@ double ech_validation_mape(const EchValidation *validation, const char *kind)
         n++;
     }
     return n > 0 ? sum / (double)n : -1;
+}
+
+bool ech_validate_is_of_kind(EchPlatform platform, const EchDevice *device, GError **error)
+{
+    bool tpu = platform == ECH_PLATFORM_TPU;
+    if (g_strcmp0(device->family, tpu ? "gpu" : "tpu") != 0)
+        return true;
+    g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                "the program was compiled for a %s, and %s is none: its compiler's estimates say nothing about that; expected something like --device %s",
+                tpu ? "TPU" : "GPU", device->name, tpu ? "tpu-v5e" : "h100-sxm");
+    return false;
 }

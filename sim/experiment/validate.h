@@ -66,8 +66,12 @@ bool ech_validate_is_table(const char *data, size_t size);
  * @own_tiles: with windows of our own choice. @path names the file in messages. Rows that cannot be read are an error: file, line, column, value. */
 EchValidation *ech_validate_table(const char *path, const char *data, size_t size, const EchDevice *device, bool own_tiles,
                                   GError **error) G_GNUC_WARN_UNUSED_RESULT;
+/** Whether estimates of the compiler for @platform may be held against @device: ECH_ERROR_UNSUPPORTED where it is a GPU and they are a TPU's, or the other way
+ * round. */
+bool ech_validate_is_of_kind(EchPlatform platform, const EchDevice *device, GError **error);
 /** Prices every kernel of a compiled program that carries the compiler's estimate, one pair each, by the compiler's constants; with the makespan: the same
- * kernels one after the other, loops as often as they run. ECH_ERROR_UNSUPPORTED for programs without estimates. */
+ * kernels one after the other, loops as often as they run. Cycles are those of the chip that it was compiled for. ECH_ERROR_UNSUPPORTED for programs without
+ * estimates. */
 EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *device, bool own_tiles, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** The same of a program compiled for a GPU (assigned, if nobody did): against what XLA left of its cost models in backend_config (reification_cost), a
  * kernel's start left out on both sides, tiles as written. ECH_ERROR_UNSUPPORTED where it left none. */
@@ -87,7 +91,7 @@ double ech_validation_mape(const EchValidation *validation, const char *kind);
 /** Where not one pair could be compared: a sentence that says so, with the reason kind by kind and what to do about it (g_free); NULL where something was. */
 char *ech_validation_nothing(const EchValidation *validation);
 
-/** As one JSON object: device, comparable, pairs[], makespan, mape{}, groups[], gaps[], scatter[], notes[]. */
+/** As one JSON object: device, measured, comparable, pairs[], makespan, mape{}, groups[], scatter[], not_compared[], notes[]. */
 JsonNode *ech_validation_json(const EchValidation *validation, const EchDevice *device) G_GNUC_WARN_UNUSED_RESULT;
 /** For a terminal of @columns (0: a file); ends with a newline. @title names the file. */
 GString *ech_validation_text(const EchValidation *validation, const EchDevice *device, const char *title, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;

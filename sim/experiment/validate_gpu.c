@@ -77,6 +77,8 @@ static EchBytes bytes_of(const EchTrace *trace, const EchOp *op)
 
 EchValidation *ech_validate_gpu_program(EchProgram *program, const EchDevice *device, GError **error)
 {
+    if (!ech_validate_is_of_kind(ECH_PLATFORM_GPU, device, error))
+        return NULL;
     g_autoptr(EchDiag) diag = ech_diag_new();
     if (!program->assignment) {
         EchProgramAssignment *made = ech_program_assign(program, 0, diag, error);

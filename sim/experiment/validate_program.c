@@ -5,10 +5,19 @@
 
 #define ROUGH "of kinds that the model prices roughly"
 
+/* The chip that the compiler counted cycles of, where that is another one than @device and known here; else NULL. */
+static EchDevice *other_chip(const EchProgram *program, const EchDevice *device)
+{
+    const char *chip = ech_program_kernels_for(program);
+    return chip && g_strcmp0(chip, device->name) != 0 ? ech_device_load(chip, NULL, NULL) : NULL;
+}
+
 EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *device, bool own_tiles, GError **error)
 {
-    EchKernelModel compiler;
-    if (!ech_kernel_model_init(&compiler, device, ECH_KERNEL_COMPILER, error))
+    EchKernelModel compiler, counted;
+    g_autoptr(EchDevice) other = other_chip(program, device);
+    if (!ech_validate_is_of_kind(ECH_PLATFORM_TPU, device, error) || !ech_kernel_model_init(&compiler, device, ECH_KERNEL_COMPILER, error) ||
+        !ech_kernel_model_init(&counted, other ? other : device, ECH_KERNEL_COMPILER, error))
         return NULL;
     g_autoptr(GArray) pairs = g_array_new(FALSE, TRUE, sizeof(EchValidatePair));
     double measured = 0, predicted = 0;
@@ -34,7 +43,7 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
             .group = ech_program_kernel_trust(program, id) == ECH_KERNEL_ROUGH ? g_strdup(ROUGH) : NULL,
             .how = "compiler",
             .start = ECH_TIME_NONE,
-            .measured = ech_time_for(cycles, (EchRate)compiler.clock_hz),
+            .measured = ech_time_for(cycles, (EchRate)counted.clock_hz),
             .predicted = cost.time,
             .vmem_measured = ech_program_scoped_bytes(at),
             .vmem_predicted = cost.vmem,
@@ -58,6 +67,12 @@ EchValidation *ech_validate_program(const EchProgram *program, const EchDevice *
     validation->estimated = true;
     validation->subject = g_strdup("the compiler's own estimates (estimated_cycles at the core clock)");
     validation->notes = g_ptr_array_new_with_free_func(g_free);
+    if (other)
+        g_ptr_array_add(
+            validation->notes,
+            g_strdup_printf("The program was compiled for %s, and the estimates are of that chip; the predictions are for %s: what the two differ in is "
+                            "part of every error here.",
+                            other->name, device->name));
     g_ptr_array_add(
         validation->notes,
         g_strdup("Predictions here use the constants that the compiler believes in, kernel by kernel: they say whether echelon reads shapes, windows and work "

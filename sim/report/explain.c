@@ -301,9 +301,12 @@ static void explain_time(GPtrArray *out, JsonObject *a, JsonObject *b, bool pass
     if (llabs(by) <= (gint64)(SAME * (double)MAX(from, to))) {
         const char *bound = ech_member_text(b, "bound_by");
         gint64 share = ech_member_int(ech_member_object(b, "critical_path"), bound ? bound : "");
-        say(out, "It takes as long as before, %s: %.0f %% of its critical path is on %s%s%s.", time_b, to > 0 ? 100 * (double)share / (double)to : 0,
-            bound && g_str_has_prefix(bound, "the ") ? "" : "the ", bound ? bound : "?",
-            is_untouched(a, b, bound ? bound : "") ? ", which this does not touch" : "");
+        if (to == 0)
+            say(out, "It takes no time, as before.");
+        else
+            say(out, "It takes as long as before, %s: %.0f %% of its critical path is on %s%s%s.", time_b, 100 * (double)share / (double)to,
+                bound && g_str_has_prefix(bound, "the ") ? "" : "the ", bound ? bound : "?",
+                is_untouched(a, b, bound ? bound : "") ? ", which this does not touch" : "");
         if (passes)
             explain_passes(out, a, b);
         return;
@@ -713,8 +716,10 @@ GPtrArray *ech_explain_run(JsonObject *run)
         if (20.0 * (double)part->b >= (double)makespan)
             g_string_append_printf(text, "%s %s %.0f %%", i ? "," : "", part->name, 100 * (double)part->b / (double)makespan);
     }
-    if (ech_member_bool(run, "completed"))
-        say(out, "It takes %s. Its critical path:%s.", time, text->str);
+    if (ech_member_bool(run, "completed") && makespan == 0)
+        say(out, "It takes no time: nothing in it has a cost.");
+    else if (ech_member_bool(run, "completed"))
+        say(out, "It takes %s.%s%s%s", time, text->len ? " Its critical path:" : "", text->str, text->len ? "." : "");
     const char *const names[] = {"hbm", "vector"};
     /* What a run held that stopped is not what it needs. */
     for (size_t i = 0; i < G_N_ELEMENTS(names) && ech_member_bool(run, "completed"); i++) {

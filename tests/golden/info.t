@@ -112,7 +112,25 @@ f32[4096,64]{1,0:T(8,128)}
 bf16[8,128]{1,0:T(8,128)(2,1)}
   2048 bytes dense (2 KiB), 2048 padded (2 KiB): 0.0 % waste, 1.000x
 $ echelon layout 'f32[4096,64]{1,0:T(8,128)}' --device tpu-v5e --json | tr -d '\n '; echo
-{"shapes":[{"text":"f32[4096,64]{1,0:T(8,128)}","dense_bytes":1048576,"padded_bytes":2097152,"waste":0.5,"dimensions":[{"size":4096,"padded":4096,"lost_bytes":0},{"size":64,"padded":128,"lost_bytes":1048576}],"better":"f32[4096,64]{0,1:T(8,128)}","better_bytes":1048576}]}
+{"shapes":[{"text":"f32[4096,64]{1,0:T(8,128)}","dense_bytes":1048576,"padded_bytes":2097152,"waste":0.5,"dimensions":[{"size":4096,"padded":4096,"lost_bytes":0},{"size":64,"padded":128,"lost_bytes":1048576,"grow":128}],"better":"f32[4096,64]{0,1:T(8,128)}","better_bytes":1048576}]}
+$ echelon layout 'f32[3,130]' --device tpu-v5e --json | grep -A9 dimensions; echelon layout 'f16[1001]' --device h100-sxm --json | grep -A6 tensor_cores
+      "dimensions" : [
+        {
+          "size" : 3,
+          "padded" : 4,
+          "lost_bytes" : 1024,
+          "grow" : 4
+        },
+        {
+          "size" : 130,
+          "padded" : 256,
+      "tensor_cores" : {
+        "row_bytes" : 2002,
+        "usable" : false,
+        "best" : false,
+        "next_usable" : 1008,
+        "next_best" : 1024
+      }
 $ echelon layout 'f32[4096,'
 echelon layout: 'f32[4096,': at byte 9: '': expected a dimension
 exit 2

@@ -548,6 +548,27 @@ link and capacity
 
   half, 4GB -> half, 2.5GB
     It stops fitting: at 0 ps 'y.0' asks for 954 MiB of hbm, where 1.86 GiB of 2.33 GiB are live.
+$ echelon run tests/golden/data/sweep.yaml --set 'sweep.0.values=[x1, x4]' --set 'sweep.1.values=[4GB]' | grep -B3 -A2 x4
+  host link, capacity  fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  -------------------  ----  ------  -------  --------  ---------  -----------  -------------  -------------------
+  x1, 4GB              yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
+  x4, 4GB              yes   250 ms    0.625  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  matrix unit
+
+  What changed, and why
+--
+    It takes 400 ms. Its critical path: host link to device 50 %, host link from device 25 %, matrix unit 25 %.
+    It needs 2.79 GiB of hbm; at its fullest that holds 1.86 GiB arriving from host, 954 MiB buffers.
+
+  x1, 4GB -> x4, 4GB
+    It takes 37.5 % less time: 400 ms -> 250 ms. Along the critical path: -175 ms host link to device, +100 ms matrix
+    unit, -75 ms host link from device.
+$ mkdir $T/a $T/b; cp tests/golden/data/stream.ech $T/a/step.ech; cp tests/golden/data/stream.ech $T/b/step.ech; printf 'device: %s\nsweep: [{path: trace, values: [a/step.ech, b/step.ech]}]\n' $PWD/tests/golden/data/small.yaml >$T/two.yaml; echelon run $T/two.yaml | head -6; rm -r $T/a $T/b $T/two.yaml
+two
+
+  trace       fits    time  x first  hbm peak  host peak  host to dev  host from dev  bound by
+  ----------  ----  ------  -------  --------  ---------  -----------  -------------  -------------------
+  a/step.ech  yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
+  b/step.ech  yes   400 ms    1.000  2.79 GiB   3.73 GiB     1.86 GiB       1.86 GiB  host link to device
 $ echelon run tests/golden/data/sweep.yaml --set sweep.1.values=[3GB] --set device.memories.hbm.read=x2 -o $T/sweep >/dev/null 2>&1; cd $T/sweep && ls -R && cat summary.txt
 .:
 000
@@ -1280,3 +1301,19 @@ $ for f in tests/fuzz/corpus/nsys/gpus.sqlite tests/golden/data/peers.json; do e
   It fits. hbm 500 KiB of 139 GiB (0 %)
   - recorded on NVIDIA H100 80GB HBM3: recorded times are carried from h100-sxm to h200
   - of the 20 us recorded on h100-sxm, 50.0 % by the rates of memory, or of products, alone, 50.0 % are copies and collectives, by their links
+$ printf 'id,lower,upper,size\na,0,2,5242880\nb,1,3,7340032\n' >$T/lifetimes.csv; echelon run --trace $T/lifetimes.csv --device tests/golden/data/small.yaml --set 'sweep=[{path: device.memories.hbm.capacity, values: [1GiB, 512MiB]}]'
+lifetimes.csv
+
+  capacity  fits  time  x first  hbm peak  bound by
+  --------  ----  ----  -------  --------  --------
+  1GiB      yes   0 ps             12 MiB  nothing
+  512MiB    yes   0 ps             12 MiB  nothing
+
+  What changed, and why
+
+  1GiB
+    It takes no time: nothing in it has a cost.
+    It needs 12 MiB of hbm; at its fullest that holds 12 MiB buffers.
+
+  1GiB -> 512MiB
+    It takes no time, as before.

@@ -58,6 +58,40 @@ $ printf 'trace: a\nsweep:\n  - {path: devise, values: [1]}\n' >$T/e.yaml; echel
 echelon: T/e.yaml:3:12: path: 'devise' cannot be varied; did you mean 'device'?
 $ printf 'trace: a\nsweep:\n  - {path: [], values: [1]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:3:12: path: expected what to vary, such as device.memories.hbm.capacity
+$ printf 'trace: a\nsweep:\n  - {path: [replay.trips, replay.trips], values: [x1, x2]}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:3:12: path: 'replay.trips' stands here twice
+$ printf 'trace: a\ndevice: tpu-v5e\nset:\n  find.for: fits\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:4:13: find.for=fits: that is of the whole experiment, and a setting is of each of its runs; 'echelon help experiment' tells what can be set
+$ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep: [{path: beside, values: ["", none.pb]}]\n' >$T/e.yaml; LC_ALL=C echelon run $T/e.yaml 2>&1 | sed "s:$T:T:g"
+echelon: T/e.yaml:3:37: beside=T/none.pb: T/none.pb: No such file or directory
+$ printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\nsweep: [{path: format, values: [hlo, hol]}]\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:g"
+echelon: T/e.yaml:3:38: format=hol: 'hol' is no format; did you mean 'hlo'? 'echelon list formats' shows them
+$ echelon run tests/golden/data/sweep.yaml --for 'time<=1s'
+echelon: --for: what --find asks for; expected --find PATH=FROM..TO too
+exit 2
+$ for line in 'passes: [[pad]]' 'passes: {pad: [a]}' 'replay: fast' 'sweep:' 'sweep: [{name: [a], path: device.memories.hbm.capacity, values: [x1, x2]}]' 'find: {path: device.memories.hbm.capacity, values: [1GiB, 2GiB]}' 'find: {name: [a], path: device.memories.hbm.capacity, values: 1GiB..2GiB}'; do printf 'trace: gpt_offload.v5e\ndevice: tpu-v5e\n%s\n' "$line" >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"; done
+echelon: T/e.yaml:3:9: passes: expected a list of texts
+echelon: T/e.yaml:3:9: passes: expected a list of texts
+echelon: T/e.yaml:3:9: replay: expected options with their values
+echelon: T/e.yaml:3:1: sweep: expected a list of axes, each {path: ..., values: [...]}
+echelon: T/e.yaml:3:16: name: expected one text
+echelon: T/e.yaml:3:52: a list is no range; expected values like 1GiB..16GiB, x0.1..x2, 1..8 or prefetch:budget={1MiB..1GiB}, the smaller first
+echelon: T/e.yaml:3:14: name: expected one text
+$ printf 'device: tpu-v5e\nsweep: [{path: device.memories.hbm.capacity, values: [x1, x2]}]\n' >$T/e.yaml; echelon run $T/e.yaml
+echelon: no trace is given; expected 'trace: step.hlo.txt' in the experiment, or --trace step.hlo.txt
+exit 2
+$ for axis in 'matmul.dtype, values: [bf16, f8]' 'matmul.m, values: [128, 0]' 'device, values: [tpu-v5e, h100-sxm]'; do printf 'device: tpu-v5e\nmatmul: {m: 512, n: 512, k: 512}\nsweep: [{path: %s}]\n' "$axis" >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"; done
+echelon: T/e.yaml:2:9: matmul: dtype: 'f8' is no element type; expected f8e4m3fn or f8e5m2
+echelon: T/e.yaml:3:40: matmul.m=0: matmul: m: '0' is out of range; expected 1 to 1048576
+echelon: T/e.yaml:2:9: matmul: h100-sxm has no vector memory; a tiled product as a workload is for chips whose kernels manage their on-chip memory (TPUs)
+$ printf 'device: tpu-v5e\ntrace: gpt_offload.v5e\nsweep: [{path: device.memories.hbm.capacity, values: [x1, x2, x4], labels: [small, large, large]}]\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
+echelon: T/e.yaml:3:76: labels: 'large' stands for two values
+$ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --set device.links.host.to_device=x1e3
+echelon: --set device.links.host.to_device=x1e3: '10GB/s' times '1e3' cannot be written; expected a factor like x0.5 or x1000 of a decimal number
+exit 2
+$ echelon alloc tests/golden/data/stream.ech --capacity 1000
+echelon alloc: --capacity: '1000' is 1000 bytes; expected 1MiB at least, something like 16GiB
+exit 2
 $ printf 'trace: [a\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:2:1: flow sequence without a closing bracket
 $ printf 'trace: a\nreplay: {engin: native}\ndevice: tpu-v5e\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
@@ -144,7 +178,7 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --find device.memories.hbm.
 echelon: --find: '16GiB' is no range; expected values like 1GiB..16GiB, x0.1..x2, 1..8 or prefetch:budget={1MiB..1GiB}, the smaller first
 exit 2
 $ echelon run --trace adam_none.v5e --device tpu-v5e --for fits
-echelon run: --for: what --find asks for; expected --find PATH=FROM..TO too
+echelon: --for: what --find asks for; expected --find PATH=FROM..TO too
 exit 2
 $ echelon run --trace adam_none.v5e --device tpu-v5e --set device.memories.hbm.capacity=8
 echelon: --set device.memories.hbm.capacity=8: memories.hbm.capacity: '8' is 8 bytes; expected something like 16GiB

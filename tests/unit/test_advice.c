@@ -55,6 +55,8 @@ START_TEST(gpu)
     alignment = ech_gpu_alignment(1000, 16);
     ck_assert(alignment.usable && !alignment.best);
     ck_assert_uint_eq(alignment.next_best, 1024);
+    ck_assert_uint_eq(ech_gpu_alignment(1ull << 60, 32).row_bytes, 1ull << 62);
+    ck_assert_uint_eq(ech_gpu_alignment(9, 4).row_bytes, 4);
     alignment = ech_gpu_alignment(1001, 16);
     ck_assert(!alignment.usable);
     ck_assert_uint_eq(alignment.next_usable, 1008);

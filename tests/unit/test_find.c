@@ -178,6 +178,21 @@ START_TEST(test_sweep_goes_on)
 }
 END_TEST
 
+/* A setting of what is looked for is one of the whole, as one of the sweep is: --set find.values=1GiB..2GiB. */
+START_TEST(test_set)
+{
+    GError *error = NULL;
+    const char *find = "device.memories.hbm.capacity=512MiB..16GiB";
+    g_autoptr(EchFound) found = look("adam_none.v5e", find, NULL, "find.values=1GiB..2GiB", &error);
+    ck_assert_msg(found, "%s", error ? error->message : "");
+    ck_assert_str_eq(json_object_get_string_member(json_node_get_object(found->json), "values"), "1GiB..2GiB");
+    ck_assert_str_eq(json_object_get_string_member(answer_of(found, 0), "holds"), "nowhere");
+    g_autoptr(EchFound) none = look("adam_none.v5e", find, NULL, "set.find.values=1GiB..2GiB", &error);
+    ck_assert(!none && error && strstr(error->message, "that is of the whole experiment"));
+    g_clear_error(&error);
+}
+END_TEST
+
 START_TEST(test_refused)
 {
     static const struct {
@@ -191,6 +206,7 @@ START_TEST(test_refused)
         {"passes=prefetch:depth={1..", NULL, "expected values like"},
         {"memories.hbm.capacity=1GiB..2GiB", NULL, "did you mean 'device.memories.hbm.capacity'?"},
         {"find.path=1..2", NULL, "cannot be varied"},
+        {"device.memories.hbm.read,device.memories.hbm.read=x0.5..x2", NULL, "'device.memories.hbm.read' stands here twice"},
         {"device.memories.hbm.capacity=1GiB..16GiB", "time<10ms", "'time<10ms' cannot be asked for: only 'at most' can"},
         {"device.memories.hbm.capacity=1GiB..16GiB", "time<=4GiB", "'time<=4GiB': '4GiB' is not a time"},
         {"device.memories.hbm.capacity=1GiB..16GiB", "<=4GiB", "'<=4GiB' cannot be asked for"},
@@ -220,6 +236,7 @@ int main(void)
     tcase_add_test(tcase, test_slowest_link);
     tcase_add_test(tcase, test_sweep_and_ends);
     tcase_add_test(tcase, test_sweep_goes_on);
+    tcase_add_test(tcase, test_set);
     tcase_add_test(tcase, test_refused);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);

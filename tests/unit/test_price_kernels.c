@@ -1,4 +1,5 @@
 /* Instructions as kernels: what the program's text decides about their price. */
+#include "sim/base/error.h"
 #include "sim/experiment/validate.h"
 #include "sim/import/import.h"
 #include "sim/program/price_kernels.h"
@@ -1043,6 +1044,26 @@ START_TEST(ragged_costs)
 }
 END_TEST
 
+/* Estimates are cycles of the chip that was compiled for, whichever the predictions are for; of a GPU they say nothing. */
+START_TEST(estimates_of_another_chip)
+{
+    GError *error = NULL;
+    g_autoptr(EchProgram) program = ech_test_program(ragged, "tpu-v5e");
+    g_autoptr(EchDevice) own = ech_test_device("tpu-v5e", NULL), newer = ech_test_device("tpu-v6e", NULL), gpu = ech_test_device("h100-sxm", NULL);
+    g_autoptr(EchValidation) here = ech_validate_program(program, own, false, NULL), there = ech_validate_program(program, newer, false, NULL);
+    ck_assert(here && there && here->n_pairs == there->n_pairs && here->n_pairs > 0);
+    for (size_t i = 0; i < here->n_pairs; i++) {
+        ck_assert_int_eq(here->pairs[i].measured, there->pairs[i].measured);
+        ck_assert_int_lt(there->pairs[i].predicted, here->pairs[i].predicted);
+    }
+    ck_assert_ptr_null(strstr(g_ptr_array_index(here->notes, 0), "compiled for"));
+    ck_assert_ptr_nonnull(strstr(g_ptr_array_index(there->notes, 0), "compiled for tpu-v5e"));
+    ck_assert_ptr_null(ech_validate_program(program, gpu, false, &error));
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED) && strstr(error->message, "compiled for a TPU, and h100-sxm is none"));
+    g_clear_error(&error);
+}
+END_TEST
+
 /* A grouped kernel of the compiler's own, as libtpu 0.0.52 writes one for a ragged product of many rows: its code is text, its blocks are told beside it. */
 static const char grouped[] =
     "HloModule grouped, is_scheduled=true\n\n"
@@ -1348,6 +1369,7 @@ int main(void)
     tcase_add_loop_test(tests, gathers_cost, 0, 3);
     tcase_add_test(tests, estimates);
     tcase_add_test(tests, ragged_costs);
+    tcase_add_test(tests, estimates_of_another_chip);
     tcase_add_test(tests, grouped_kernels_cost);
     tcase_add_loop_test(tests, one_hot_costs, 0, 2);
     tcase_add_test(tests, small_beginnings);

@@ -384,6 +384,10 @@ START_TEST(gpu_programs_without_estimates)
     ck_assert_ptr_null(ech_validate_gpu_program(import->program, device, &error));
     ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED));
     ck_assert_ptr_nonnull(strstr(error->message, "xla_gpu_collect_cost_model_stats"));
+    g_clear_error(&error);
+    g_autoptr(EchDevice) tpu = ech_device_load("tpu-v5e", NULL, &error);
+    ck_assert_ptr_null(ech_validate_gpu_program(import->program, tpu, &error));
+    ck_assert_ptr_nonnull(strstr(error->message, "compiled for a GPU, and tpu-v5e is none"));
 }
 END_TEST
 

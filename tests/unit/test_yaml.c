@@ -37,12 +37,25 @@ START_TEST(usual_text_is_taken)
 }
 END_TEST
 
+START_TEST(what_is_left_out_stands_where_its_key_does)
+{
+    static const char text[] = "a: 1\nb:\nc:\n  d:\n";
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchYamlNode) root = ech_yaml_parse(text, strlen(text), "t", &error);
+    ck_assert_ok(root != NULL, error);
+    g_autofree char *b = ech_yaml_place(ech_yaml_get(root, "b")), *d = ech_yaml_place(ech_yaml_get(ech_yaml_get(root, "c"), "d"));
+    ck_assert_str_eq(b, "t:2:1");
+    ck_assert_str_eq(d, "t:4:3");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("yaml");
     TCase *tests = tcase_create("yaml");
     tcase_add_test(tests, odd_text_is_refused_with_its_place);
     tcase_add_test(tests, usual_text_is_taken);
+    tcase_add_test(tests, what_is_left_out_stands_where_its_key_does);
     suite_add_tcase(suite, tests);
     return ech_test_main(suite);
 }
