@@ -334,7 +334,7 @@ static bool ran_out(const char *path)
 
 /* What whoever sees an out-of-memory error does next: other settings of the allocator, or the whole program where there is room, and then what would make it
  * fit. */
-static void advise(const char *written, const char *prefix, const char *device, const char *options, char **command)
+static void advise(const char *written, const char *prefix, const char *device, const char *options, const char *as_run, char **command)
 {
     g_autoptr(GString) again = g_string_new(NULL);
     for (char **argument = command; *argument; argument++) {
@@ -346,7 +346,7 @@ static void advise(const char *written, const char *prefix, const char *device, 
     fprintf(stderr, "echelon capture: it ran out of memory; would another setting of the allocator have done? echelon alloc %s\n", file);
     fprintf(stderr, "echelon capture: all that it needs: echelon capture --pretend %s%s --set device.memories.hbm.capacity=1TiB -o %s.whole --%s\n", device,
             options, out, again->str);
-    fprintf(stderr, "echelon capture: then, what would make it fit: echelon advise --trace %s.whole.PID.pretend --device %s\n", out, device);
+    fprintf(stderr, "echelon capture: then, what would make it fit: echelon advise --trace %s.whole.PID.pretend%s\n", out, as_run);
 }
 
 /* A launcher of the command, whose input is ours, and so is what it prints unless that goes to the file @log. */
@@ -541,7 +541,7 @@ static int pretend(const Words *w)
     if (!tpu && captured.runs->len > 1 && captured.runs->len <= ECH_MAX_RANKS && captured.programs->len == 0)
         tell_ranks(w, &captured);
     if (captured.ran_out)
-        advise(captured.ran_out, w->prefix, word, options->str, w->command);
+        advise(captured.ran_out, w->prefix, word, options->str, captured.as_run, w->command);
     return captured.code;
 }
 
