@@ -332,9 +332,20 @@ static bool ran_out(const char *path)
     return true;
 }
 
+/* What is to be weighed of a run: XLA's program, to which more can be done than to what it asked for, where there is one; "NAME" of several. Owned by the
+ * caller. */
+static char *advised(const GPtrArray *programs, const char *prefix)
+{
+    if (programs->len != 1)
+        return g_strdup(programs->len == 0 ? "pretend" : "NAME");
+    g_autofree char *folder = g_path_get_basename(programs->pdata[0]), *base = g_path_get_basename(prefix);
+    const char *name = strchr(folder + strlen(base) + 1, '.'); /* "BASE.PID.NAME" */
+    return ech_shell_word(name + 1);
+}
+
 /* What whoever sees an out-of-memory error does next: other settings of the allocator, or the whole program where there is room, and then what would make it
  * fit. */
-static void advise(const char *written, const char *prefix, const char *device, const char *options, char **command)
+static void advise(const EchCaptured *captured, const char *prefix, const char *device, const char *options, char **command)
 {
     g_autoptr(GString) again = g_string_new(NULL);
     for (char **argument = command; *argument; argument++) {
@@ -342,11 +353,13 @@ static void advise(const char *written, const char *prefix, const char *device, 
         g_string_append_printf(again, " %s", word);
     }
     g_autofree char *folder = g_path_get_dirname(prefix), *here = g_get_current_dir();
-    g_autofree char *base = g_path_get_basename(prefix), *out = ech_shell_word(strcmp(folder, here) == 0 ? base : prefix), *file = ech_shell_word(written);
+    g_autofree char *base = g_path_get_basename(prefix), *out = ech_shell_word(strcmp(folder, here) == 0 ? base : prefix),
+                    *file = ech_shell_word(captured->ran_out);
+    g_autofree char *weighed = advised(captured->programs, prefix);
     fprintf(stderr, "echelon capture: it ran out of memory; would another setting of the allocator have done? echelon alloc %s\n", file);
     fprintf(stderr, "echelon capture: all that it needs: echelon capture --pretend %s%s --set device.memories.hbm.capacity=1TiB -o %s.whole --%s\n", device,
             options, out, again->str);
-    fprintf(stderr, "echelon capture: then, what would make it fit: echelon advise --trace %s.whole.PID.pretend --device %s\n", out, device);
+    fprintf(stderr, "echelon capture: then, what would make it fit: echelon advise --trace %s.whole.PID.%s%s\n", out, weighed, captured->as_run);
 }
 
 /* A launcher of the command, whose input is ours, and so is what it prints unless that goes to the file @log. */
@@ -541,7 +554,7 @@ static int pretend(const Words *w)
     if (!tpu && captured.runs->len > 1 && captured.runs->len <= ECH_MAX_RANKS && captured.programs->len == 0)
         tell_ranks(w, &captured);
     if (captured.ran_out)
-        advise(captured.ran_out, w->prefix, word, options->str, w->command);
+        advise(&captured, w->prefix, word, options->str, w->command);
     return captured.code;
 }
 

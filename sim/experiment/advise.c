@@ -88,8 +88,10 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
 #define OFFLOAD_NAMES                                                                                                                                          \
     JAX_POLICY "save_and_offload_only_these_names(names_which_can_be_saved=[], names_which_can_be_offloaded=[\"big\"], offload_src=\"device\", "               \
                "offload_dst=\"pinned_host\")), in the block x = jax.ad_checkpoint.checkpoint_name(x, \"big\")"
-#define PINNED_HOST                                                                                                                                            \
-    "optimizer state (weights come back whole) with sharding.with_memory_kind(\"pinned_host\"), in the step jax.device_put to the device and, updated, back"
+#define STATE "optimizer state (weights come back whole)"
+/* Of a program that trains nothing. */
+#define GIVEN "weights, a cache or what else it is given"
+#define PINNED_HOST STATE " with sharding.with_memory_kind(\"pinned_host\"), in the step jax.device_put to the device and, updated, back"
 #define BY_LAYER                                                                                                                                               \
     "optimizer state (weights, too, where a jax.lax.scan runs over their layers) with sharding.with_memory_kind(\"pinned_host\"), and the update in a "        \
     "jax.lax.fori_loop over layers that carries state and weights: of each jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False), what waits on the host "     \
@@ -872,6 +874,8 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL; /* its policy would forbid what the compiler made again by itself */
     if (a->xla && a->again >= 0 && (strcmp(m->name, remat_cheap) == 0 || (a->again >= MOST_AGAIN && g_str_has_prefix(first, remat))))
         return NULL; /* its own checkpoints do that, or keep less */
+    if (a->xla && a->advice->forward && g_str_has_prefix(first, remat))
+        return NULL; /* jax.checkpoint keeps less for a backward pass */
     if (a->xla && a->again >= 0 && a->advice->base.host > 0 && strcmp(m->name, offload_products) == 0)
         return NULL; /* their policy sends arrays to the host already */
     if (a->twice && strcmp(m->name, blocks_cheap) == 0)
@@ -1049,6 +1053,8 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
                         g_strdup(a->again >= MOST_AGAIN
                                      ? "It makes activations again by itself (jax.checkpoint), most products too: what would make more again is not tried."
                                      : "It makes activations again by itself (jax.checkpoint), and keeps products: a policy that keeps more is not tried."));
+    if (a->advice->forward)
+        g_ptr_array_add(said, g_strdup("It has no backward pass, for which jax.checkpoint would make activations again."));
     if (lines)
         g_ptr_array_add(said, g_strdup(lines));
     JsonArray *remarks = json_object_get_array_member(here, "remarks");
@@ -1097,6 +1103,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
     a->xla = result->program != NULL;
     a->again = a->xla ? ech_program_products_again(result->program) : -1;
+    advice->forward = a->xla && ech_program_is_forward(result->program);
     a->remade = a->xla && ech_trace_is_remade(result->trace);
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
     a->several = a->xla ? (uint64_t)result->program->partitions * result->program->replicas > 1 : has_collectives(result->trace);
@@ -1565,10 +1572,10 @@ static char *code_of(const EchAdvice *advice, const EchAdviceRow *row)
     const char *code = row->in_code;
     if (!code)
         return NULL;
-    bool policy = advice->checkpointed && g_str_has_prefix(code, JAX_CHECKPOINT);
-    g_autoptr(GString) text = g_string_new(policy ? JAX_NO_POLICY : code);
-    if (policy)
-        g_string_append(text, code + strlen(JAX_CHECKPOINT));
+    bool policy = advice->checkpointed && g_str_has_prefix(code, JAX_CHECKPOINT), given = advice->forward && g_str_has_prefix(code, STATE);
+    g_autoptr(GString) text = g_string_new(policy ? JAX_NO_POLICY : given ? GIVEN : code);
+    if (policy || given)
+        g_string_append(text, code + strlen(policy ? JAX_CHECKPOINT : STATE));
     if (advice->blocks && g_str_has_prefix(code, ECH_TORCH_CHECKPOINT) && !g_str_has_prefix(code, ECH_TORCH_CHECKPOINT " of ")) {
         g_autofree char *of = g_strconcat(" of ", advice->blocks, NULL);
         g_string_insert(text, strlen(ECH_TORCH_CHECKPOINT), of);

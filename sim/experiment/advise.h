@@ -56,6 +56,7 @@ typedef struct {
     EchAdviceRun most;              /**< With those; of a batch of one row where none has room. */
     char *blocks;                   /**< Paths of the modules that a PyTorch program repeats, "encoder.*+decoder.*"; or NULL. */
     bool checkpointed;              /**< A JAX program that makes activations again by itself (jax.checkpoint). */
+    bool forward;                   /**< A JAX program without a backward pass. */
     char *to_capture;               /**< Measures that another capture would tell, "autocast, compile" (--also); or NULL. */
     char **holds;                   /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */
     EchAdviceRow *rows; /**< rows[n]: those that fit first, quickest first; then those that may, larger devices, unified memory, those that do not; then those

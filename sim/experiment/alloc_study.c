@@ -112,10 +112,27 @@ static const char *one_by_one(const EchTrace *trace)
     return trace ? ech_trace_get_property(trace, "asked_one_by_one") : NULL;
 }
 
+/* JAX's, as the program's environment has it. */
+static char *pool_of_jax(const EchTrace *trace)
+{
+    const char *share = ech_trace_get_property(trace, "pretended_pool_millionths"), *grows = ech_trace_get_property(trace, "pretended_pool_grows");
+    g_autoptr(GString) spec = g_string_new("jax");
+    uint64_t millionths;
+    if (share && ech_parse_u64(share, &millionths, NULL)) {
+        char fraction[G_ASCII_DTOSTR_BUF_SIZE];
+        g_string_append_printf(spec, ":mem_fraction=%s", g_ascii_formatd(fraction, sizeof fraction, "%g", (double)millionths / 1e6));
+    }
+    if (grows)
+        g_string_append_printf(spec, "%spreallocate=false", spec->len > strlen("jax") ? "," : ":");
+    return g_string_free(g_steal_pointer(&spec), FALSE);
+}
+
 /* That pool. TensorFlow's leaves the system what the GPU's generation takes. Owned by the caller. */
 static char *pool_of(const EchTrace *trace)
 {
     const char *whose = one_by_one(trace), *name = ech_trace_get_property(trace, "pretended_device");
+    if (g_strcmp0(whose, "jax") == 0)
+        return pool_of_jax(trace);
     g_autoptr(EchDevice) device = name && g_strcmp0(whose, "tensorflow") == 0 ? ech_device_load(name, NULL, NULL) : NULL;
     double capability = device ? ech_device_number(device, "kernel.compute_capability", 0) : 0;
     return capability > 0 && capability < 9 ? g_strdup_printf("tensorflow:compute_capability=%.1f", capability) : g_strdup(whose);

@@ -19,6 +19,7 @@
  *   registered|unregistered T DEVICE ADDRESS BYTES                    where the memory of `pin` lies, and that it is no longer pinned
  *   refused T DEVICE STREAM BYTES                                     the driver had no room
  *   record T DEVICE STREAM EVENT | wait T DEVICE STREAM EVENT
+ *   pool MILLIONTHS GROWS                                             of the memory, which JAX's own pool would take; 0: not told; 1: as it is needed
  *   sync T TYPE DEVICE STREAM EVENT                                   1 event, 3 stream, 4 device
  *   host T DEVICE NAME READ WRITTEN                                   an operator on arrays of the host, which its processor runs before it asks the
  *                                                                     device for more: bytes of them
@@ -1461,6 +1462,7 @@ enum {
     LINE_SECTORS,
     LINE_AXES,
     LINE_ASKED,
+    LINE_POOL,
     LINE_MEETS,
     LINE_RANK,
     LINE_SENDS,
@@ -1504,6 +1506,7 @@ static const EchLineKind kinds[] = {
     [LINE_SECTORS] = {"sectors", NULL, 1, false},
     [LINE_AXES] = {"axes", NULL, 1, false},
     [LINE_ASKED] = {"asked", NULL, 1, false},
+    [LINE_POOL] = {"pool", NULL, 2, false},
     [LINE_MEETS] = {"meets", NULL, ECH_LINE_LIST, false},
     [LINE_RANK] = {"rank", NULL, 3, false},
     [LINE_SENDS] = {"sends", NULL, ECH_LINE_LIST, false},
@@ -1582,6 +1585,12 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_PRODUCTS: return add_products(r, error);
     case LINE_ASKED: /* what a library takes of the host, in operators */
         r->operators += r->eager ? (uint32_t)MIN(r->lines.fields[0], UINT32_MAX - r->operators) : 0;
+        break;
+    case LINE_POOL:
+        if (r->lines.fields[0] > 0 && r->lines.fields[0] <= 1000000)
+            ech_trace_builder_printf_property(r->builder, "pretended_pool_millionths", "%" G_GUINT64_FORMAT, r->lines.fields[0]);
+        if (r->lines.fields[1] != 0)
+            ech_trace_builder_set_property(r->builder, "pretended_pool_grows", "true");
         break;
     case LINE_MEETS: return add_meetings(r, false, error);
     case LINE_SENDS: return add_meetings(r, true, error);

@@ -53,6 +53,38 @@ static const char *stack_of(const EchSurvey *s, const EchUse *use, size_t *ret_l
     return whole ? stacked(ech_trace_string(s->t, shape), ret_length) : NULL;
 }
 
+/* How many parts an array has and how many elements, "12 50331648" of "f32[12,4096,1024]{2,1,0}"; NULL where its shape is not known. */
+static char *extent_of(const EchSurvey *s, EchId buffer)
+{
+    EchId shape = s->buffers[buffer].shape;
+    char *at = shape != ECH_NONE ? strchr(ech_trace_string(s->t, shape), '[') : NULL;
+    if (!at)
+        return NULL;
+    const uint64_t first = g_ascii_strtoull(at + 1, NULL, 10);
+    uint64_t count = 1;
+    while (*at == '[' || *at == ',')
+        count = ech_bytes_mul(count, g_ascii_strtoull(at + 1, &at, 10));
+    return g_strdup_printf("%" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT, first, count);
+}
+
+/* The extents of what the program is given: what has none of them is no state of layers, but made of the rows of a batch, say. */
+static GHashTable *extents_given(const EchSurvey *s)
+{
+    GHashTable *given = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
+    for (EchId b = 0; b < s->n_buffers; b++) {
+        char *extent = s->buffers[b].resident || s->buffers[b].role == ECH_ROLE_PARAMETER ? extent_of(s, b) : NULL;
+        if (extent)
+            g_hash_table_add(given, extent);
+    }
+    return given;
+}
+
+static bool is_like_given(const EchSurvey *s, EchId buffer, GHashTable *given)
+{
+    g_autofree char *extent = extent_of(s, buffer);
+    return extent && g_hash_table_contains(given, extent);
+}
+
 static bool reads(const EchSurvey *s, const EchOp *o, EchId buffer)
 {
     for (uint32_t u = 0; u < o->n_uses; u++)
@@ -62,7 +94,7 @@ static bool reads(const EchSurvey *s, const EchOp *o, EchId buffer)
 }
 
 /* How many slices kernel @op can go through one after the other; 0: none. *@ret_updated: what it updates in place, whole arrays. */
-static uint64_t slices_of(const EchSurvey *s, EchId op, const SliceOptions *options, EchBytes *ret_updated)
+static uint64_t slices_of(const EchSurvey *s, EchId op, const SliceOptions *options, GHashTable *given, EchBytes *ret_updated)
 {
     const EchOp *o = &s->ops[op];
     *ret_updated = 0;
@@ -74,7 +106,7 @@ static uint64_t slices_of(const EchSurvey *s, EchId op, const SliceOptions *opti
     bool other = false;
     for (uint32_t u = 0; u < o->n_uses; u++) {
         const EchUse *use = &s->uses[o->first_use + u];
-        if (use->access != ECH_WRITE || use->bytes < options->above || !reads(s, o, use->buffer) ||
+        if (use->access != ECH_WRITE || use->bytes < options->above || !reads(s, o, use->buffer) || !is_like_given(s, use->buffer, given) ||
             !ech_survey_fits_name(s, ech_survey_root(s, use->buffer), options->names))
             continue;
         *ret_updated = ech_bytes_add(*ret_updated, takes_all(s, use) ? use->bytes : 0);
@@ -153,10 +185,11 @@ static EchTrace *slice_run(const void *options, const EchDevice *device, EchTrac
     uint64_t least = UINT64_MAX, most = 0;
     guint n = 0;
     if (ech_survey_init(&s, in, device)) {
+        g_autoptr(GHashTable) given = extents_given(&s);
         g_array_set_size(slices, (guint)s.n);
         for (EchId i = 0; i < s.n; i++) {
             EchBytes here;
-            uint64_t of = slices_of(&s, i, options, &here);
+            uint64_t of = slices_of(&s, i, options, given, &here);
             g_array_index(slices, uint64_t, i) = of;
             all = ech_bytes_add(all, here);
             if (of == 0)

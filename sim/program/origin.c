@@ -337,3 +337,14 @@ double ech_program_products_again(const EchProgram *program)
     }
     return !any ? -1 : forward > 0 ? (double)made_again / (double)forward : 1;
 }
+
+bool ech_program_is_forward(const EchProgram *program)
+{
+    bool jax = false, backward = false;
+    for (size_t i = 0; i < program->n_instructions && !backward; i++) {
+        const char *name = program->instructions[i].op_name ? program->instructions[i].op_name : "";
+        jax |= g_str_has_prefix(name, "jit(");
+        backward = strstr(name, "transpose(") != NULL;
+    }
+    return jax && !backward;
+}

@@ -326,6 +326,8 @@ bool ech_program_trips_given(const EchProgram *program, EchId loop);
 /** Of the products of a JAX program's forward pass the share that its backward pass makes again (jax.checkpoint), by what instructions are called; below 0:
  * nothing is made again. */
 double ech_program_products_again(const EchProgram *program);
+/** Whether a JAX program has no backward pass, by what instructions are called. */
+bool ech_program_is_forward(const EchProgram *program);
 /** How often a computation of the flat schedule runs: the product of the trip counts around it, saturating; loops that tell none count once. */
 uint64_t ech_program_runs(const EchProgram *program, EchId computation);
 /** Whether an instruction makes one array, where they lie, of slices next to each other that were fetched one by one. */

@@ -325,7 +325,7 @@ static void append_ran_out(GString *out, const EchReport *report, unsigned colum
 bool ech_report_is_taken_whole(const char *allocator)
 {
     bool pool = g_str_has_prefix(allocator, "bfc") || g_str_has_prefix(allocator, "jax") || g_str_has_prefix(allocator, "tensorflow");
-    return pool && !strstr(allocator, "growth");
+    return pool && !strstr(allocator, "growth") && !strstr(allocator, "preallocate=false") && !strstr(allocator, "PREALLOCATE=false");
 }
 
 /* Who hands the device's memory out, and what it holds, which is more than what is live and what other programs see; where it is the one that was recorded or

@@ -100,13 +100,16 @@ ranks of one program wait for one another: echelon run --trace two.PID.pretend t
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o jax -- sh -c "mkdir jax.7.step; '$P' by-name" 2>&1 | sed -n 's/[0-9]\{3,\}\././g; /wrote/p'; rm -r jax.*
 echelon capture: wrote jax.7.step; now: echelon run --trace jax.7.step --device h100-sxm
 echelon capture: wrote jax..pretend; now: echelon run --trace jax..pretend --device h100-sxm
-$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o large -- "$P" large 2>&1 | sed "s/[0-9]\{3,\}\././g; s,'*$P'*,PROGRAM,"; grep -c refused large.*.pretend
+$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm --set memories.hbm.capacity=70GiB -o large -- "$P" large 2>&1 | sed "s/[0-9]\{3,\}\././g; s,'*$P'*,PROGRAM,"; grep -c refused large.*.pretend
 no room for 79 GiB
-echelon capture: wrote large..pretend; now: echelon run --trace large..pretend --device h100-sxm
+echelon capture: wrote large..pretend; now: echelon run --trace large..pretend --device h100-sxm --set device.memories.hbm.capacity=70GiB
 echelon capture: it ran out of memory; would another setting of the allocator have done? echelon alloc large..pretend
-echelon capture: all that it needs: echelon capture --pretend h100-sxm --set device.memories.hbm.capacity=1TiB -o large.whole -- PROGRAM large
-echelon capture: then, what would make it fit: echelon advise --trace large.whole.PID.pretend --device h100-sxm
+echelon capture: all that it needs: echelon capture --pretend h100-sxm --set device.memories.hbm.capacity=70GiB --set device.memories.hbm.capacity=1TiB -o large.whole -- PROGRAM large
+echelon capture: then, what would make it fit: echelon advise --trace large.whole.PID.pretend --device h100-sxm --set device.memories.hbm.capacity=70GiB
 1
+$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; for programs in big.7.step 'big.7.step big.7.other'; do echelon capture --pretend h100-sxm --set memories.hbm.capacity=70GiB -o big -- sh -c "mkdir $programs; '$P' large" 2>&1 | grep -o 'echelon advise.*'; rm -r big.*; done
+echelon advise --trace big.whole.PID.step --device h100-sxm --set device.memories.hbm.capacity=70GiB
+echelon advise --trace big.whole.PID.NAME --device h100-sxm --set device.memories.hbm.capacity=70GiB
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o keeps -- "$P" keeps 2>&1 | sed "s/[0-9]\{3,\}\././g"; grep -c refused keeps.*.pretend; rm keeps.*
 20 GiB beside 70: no room, alone: there is room
 echelon capture: wrote keeps..pretend; now: echelon run --trace keeps..pretend --device h100-sxm

@@ -246,6 +246,12 @@ $ echelon info $T/a.pretend --beside $T/a.pickle 2>&1 | grep -o 'this snapshot.*
 this snapshot tells no times; it cannot be merged with what was asked of a device
 $ gzip -dc traces/keras_cnn.h100/cnn.pretend.gz | sed 's/"h100-sxm"/"l4"/' >$T/k.pretend; echelon run --trace $T/k.pretend --device l4 --engine native | grep -o 'reserved by allocator [^;]*'
 reserved by allocator tensorflow:compute_capability=8.9, as recorded
+$ for pool in '900000 0' '0 1' '450000 1'; do gzip -dc traces/gpt_jax.h100/gpt.pretend.gz | sed "/^device/a pool $pool" >$T/j.pretend; echelon run --trace $T/j.pretend --device h100-sxm --engine native | grep 'reserved by allocator'; done; echelon alloc $T/j.pretend | grep '^jax'; echelon import $T/j.pretend --anonymize -o $T/j.ech >/dev/null 2>&1 && echelon run --trace $T/j.ech --device h100-sxm --engine native | grep -o 'reserved by allocator [^ ]*'
+  71.2 GiB reserved by allocator jax:mem_fraction=0.9, as recorded; 512 B beside it, from the device itself (variables of modules); nvidia-smi would show 71.7 GiB, 512 MiB of it the process's context.
+  142 MiB reserved by allocator jax:preallocate=false, as recorded; 512 B beside it, from the device itself (variables of modules); nvidia-smi would show 654 MiB, 512 MiB of it the process's context.
+  142 MiB reserved by allocator jax:mem_fraction=0.45,preallocate=false, as recorded; 512 B beside it, from the device itself (variables of modules); nvidia-smi would show 654 MiB, 512 MiB of it the process's context.
+jax:mem_fraction=0.45,preallocate=false      0    135 MiB   142 MiB   4.9 %  12.3 MiB   128 MiB         4
+reserved by allocator jax:mem_fraction=0.45,preallocate=false,
 $ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native | sed -n '/It takes/p;/Longest/,$p'
   It takes 4.49 ms, bound by latency inside kernels (51 % of the critical path).
   Longest operations

@@ -252,6 +252,18 @@ START_TEST(checkpoints_of_its_own)
 }
 END_TEST
 
+/* A program that differentiates nothing has nothing to make again, and no optimizer. */
+START_TEST(no_backward_pass)
+{
+    g_autoptr(EchAdvice) advice = advise("cache_scan.v5e", "tpu-v5e", "900MiB", 1);
+    for (size_t i = 0; i < advice->n; i++)
+        ck_assert_msg(!strstr(advice->rows[i].options, "remat"), "%s", advice->rows[i].options);
+    g_autoptr(GString) text = ech_advice_text(advice, 0);
+    ck_assert(strstr(text->str, "It has no backward pass") && !strstr(text->str, "optimizer state"));
+    ck_assert(strstr(text->str, "weights, a cache or what else it is given with sharding.with_memory_kind"));
+}
+END_TEST
+
 /* Where what is live has room and its places have not, less is asked for than there is. */
 START_TEST(less_than_is_live)
 {
@@ -325,6 +337,7 @@ int main(void)
     tcase_add_test(tcase, times_of_a_step);
     tcase_add_test(tcase, less_than_is_live);
     tcase_add_test(tcase, checkpoints_of_its_own);
+    tcase_add_test(tcase, no_backward_pass);
     tcase_add_loop_test(tcase, nearly, 0, G_N_ELEMENTS(near_it));
     tcase_add_test(tcase, jobs);
     tcase_add_test(tcase, stopped);

@@ -111,6 +111,32 @@ START_TEST(mostly_others)
 }
 END_TEST
 
+/* What the program makes itself, of the rows of a batch, is no stack of layers, and counts for nothing where there are some. */
+START_TEST(of_what_is_given)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    for (unsigned k = 0; k < 3; k++) {
+        bool given = k == 0 && _i == 1;
+        EchId w = array(b, "w", given ? updates[0].weights : "f32[20,1000,50000]{2,1,0}", large);
+        ech_trace_builder_peek_buffer(b, w)->role = given ? ECH_ROLE_PARAMETER : ECH_ROLE_TEMPORARY;
+        ech_trace_builder_peek_buffer(b, w)->resident = given;
+        if (!given)
+            (void)ech_test_put(b, ECH_OP_ALLOC, w);
+        ech_test_kernel(b, 0, w, ECH_READ, large);
+        ech_trace_builder_use(b, w, ECH_WRITE, large, ECH_PATTERN_STREAM, ECH_INFERRED);
+        if (!given)
+            (void)ech_test_put(b, ECH_OP_FREE, w);
+    }
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"slice", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    ck_assert_int_eq(out != in, _i);
+    ck_assert(ech_test_says(diag, _i ? "slice: 1 kernel that updates 3.73 GiB" : "slice: left the trace as it is: no kernel updates stacked arrays"));
+}
+END_TEST
+
 /* What an offload after it moves: slices, each waited for, or beside one another. An update of 120 ms, copies of 400 each way. */
 static const struct {
     const char *specs[3];
@@ -219,6 +245,7 @@ int main(void)
     tcase_set_timeout(tcase, 60);
     tcase_add_loop_test(tcase, which, 0, G_N_ELEMENTS(updates));
     tcase_add_test(tcase, mostly_others);
+    tcase_add_loop_test(tcase, of_what_is_given, 0, 2);
     tcase_add_loop_test(tcase, then_offloaded, 0, G_N_ELEMENTS(offloaded));
     tcase_add_loop_test(tcase, launched_in_a_loop, 0, G_N_ELEMENTS(launches));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));

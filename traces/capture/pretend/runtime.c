@@ -761,10 +761,24 @@ PRETEND_EXPORT int cudaMemPoolGetAttribute(void *pool, int attribute, void *ret)
     return SUCCESS;
 }
 
+/* Which share of the memory JAX's own pool would take, and whether as it is needed, where the program's environment says so: this one is asked in its place. */
+static void tell_pool(void)
+{
+    static bool told;
+    const char *of_jax = getenv("XLA_PYTHON_CLIENT_MEM_FRACTION"), *share = of_jax && *of_jax ? of_jax : getenv("XLA_CLIENT_MEM_FRACTION");
+    const char *whole = getenv("XLA_PYTHON_CLIENT_PREALLOCATE");
+    double fraction = share ? strtod(share, NULL) : 0;
+    bool grows = whole && (strcmp(whole, "false") == 0 || strcmp(whole, "False") == 0 || strcmp(whole, "0") == 0);
+    fraction = fraction > 0 && fraction <= 1 ? fraction : 0;
+    if ((fraction > 0 || grows) && !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+        pretend_line("pool", "%u %u", (unsigned)(fraction * 1e6 + 0.5), (unsigned)grows);
+}
+
 PRETEND_EXPORT int cudaMemPoolSetAttribute(void *pool, int attribute, void *value)
 {
     uint64_t kept = 0;
     if (attribute == POOL_KEEPS) {
+        tell_pool();
         memcpy(&kept, value, sizeof kept);
         __atomic_store_n(&kept_by_pool[device_of_pool(pool)], kept, __ATOMIC_RELAXED);
     }
