@@ -1,4 +1,5 @@
 /* echelon report: the HTML page of a finished run. */
+#include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/run_folder.h"
 #include "sim/experiment/output.h"
@@ -14,12 +15,21 @@ static bool has_details(const char *folder)
     return g_file_test(path, G_FILE_TEST_EXISTS);
 }
 
-/* A file of a result folder, which goes into a page as it is: one JSON object. */
+static const char of_a_sweep[] = "sweep.json";
+
+/* A file of a result folder, which goes into a page as it is: one JSON object; a sweep's with its points, a run's with its time. */
 static char *read_json(const char *folder, const char *name, bool is_run, GError **error)
 {
     g_autofree char *path = g_build_filename(folder, name, NULL), *text = NULL;
     g_autoptr(JsonParser) parser = ech_cli_read_json(path, is_run, &text, error);
-    return parser ? g_steal_pointer(&text) : NULL;
+    if (!parser)
+        return NULL;
+    JsonNode *points = json_object_get_member(json_node_get_object(json_parser_get_root(parser)), "points");
+    if (name == of_a_sweep && !(points && JSON_NODE_HOLDS_ARRAY(points))) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: is no sweep of echelon; expected an object with a list 'points'", path);
+        return NULL;
+    }
+    return g_steal_pointer(&text);
 }
 
 int ech_verb_report(int argc, char **argv)
@@ -37,7 +47,7 @@ int ech_verb_report(int argc, char **argv)
         return ECH_EXIT_USAGE;
     }
     GError *error = NULL;
-    static const char *const names[] = {"sweep.json", "ranks.json", "run.json"};
+    static const char *const names[] = {of_a_sweep, "ranks.json", "run.json"};
     const char *name = NULL;
     for (size_t i = 0; i < G_N_ELEMENTS(names) && !name; i++) {
         g_autofree char *path = g_build_filename(rest[0], names[i], NULL);

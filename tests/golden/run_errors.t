@@ -221,6 +221,9 @@ echelon: T/run/run.json: values nest more than 64 deep
 echelon: T/run/run.json: values nest more than 64 deep
 echelon: T/run/run.json: is no run of echelon; expected an object with 'makespan_ps'
 echelon: T/run/details.json:2:7: Parse error: unexpected character `}', expected character `]'
+$ mkdir $T/swept; echo '{"points": 5}' >$T/swept/sweep.json; echelon report $T/swept 2>&1 | sed "s:$T:T:"; ls $T/swept
+echelon: T/swept/sweep.json: is no sweep of echelon; expected an object with a list 'points'
+sweep.json
 $ echelon run tests/golden/data/sweep.yaml -o $T/points >/dev/null 2>&1; echelon report $T/points/001 2>&1 | sed "s:$T:T:"
 echelon report: T/points/001 holds a run's numbers alone, as a sweep keeps them, and nothing to draw; 'echelon run' with its values as --set, and -o, makes a page
 $ printf 'echelon-trace 1 "x"\nstrings 0\nmemories 1\n"hbm"\nqueues 1\ncompute 0 "q"\nbuffers 0\nops 1\nmark "m" q=0\n' >$T/bare.ech; echelon plan $T/bare.ech; echelon advise --trace $T/bare.ech --device h100-sxm --memory 0
