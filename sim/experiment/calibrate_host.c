@@ -2,6 +2,7 @@
 #include <glib.h>
 #include <string.h>
 
+#include "sim/base/error.h"
 #include "sim/experiment/calibrate_private.h"
 
 enum { MOST_THREADS = 256 };
@@ -23,20 +24,24 @@ static void *change(void *data)
 }
 
 /* Nanoseconds of all parts together. */
-static double time_parts(Part *parts, unsigned n)
+static bool time_parts(Part *parts, unsigned n, double *ret, GError **error)
 {
     GThread *threads[MOST_THREADS];
+    g_autoptr(GError) refused = NULL;
     double begin = ech_bench_host_ns();
-    for (unsigned i = 0; i < n; i++)
-        threads[i] = g_thread_new("memory", change, &parts[i]);
-    for (unsigned i = 0; i < n; i++)
+    unsigned started = 0;
+    while (started < n && (threads[started] = g_thread_try_new("memory", change, &parts[started], &refused)) != NULL)
+        started++;
+    for (unsigned i = 0; i < started; i++)
         g_thread_join(threads[i]);
-    return ech_bench_host_ns() - begin;
+    *ret = ech_bench_host_ns() - begin;
+    if (refused)
+        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "%u of %u threads could be started: %s", started, n, refused->message);
+    return started == n;
 }
 
 bool ech_calibrate_host(Bench *b, GError **error)
 {
-    (void)error;
     unsigned n = CLAMP(g_get_num_processors(), 1, MOST_THREADS);
     size_t each = b->host_bytes / sizeof(double) / n;
     Part parts[MOST_THREADS];
@@ -44,10 +49,14 @@ bool ech_calibrate_host(Bench *b, GError **error)
     memset(b->pinned[0], 0, b->host_bytes);
     for (unsigned i = 0; i < n; i++)
         parts[i] = (Part){.changed = (double *)b->pageable + i * each, .added = (const double *)b->pinned[0] + i * each, .n = each};
-    double rates[REPEATS];
-    time_parts(parts, n);
-    for (unsigned i = 0; i < REPEATS; i++)
-        rates[i] = 3.0 * (double)(each * n * sizeof(double)) / MAX(time_parts(parts, n), 1) * 1e9;
+    double rates[REPEATS], took;
+    if (!time_parts(parts, n, &took, error)) /* brings the pages in */
+        return false;
+    for (unsigned i = 0; i < REPEATS; i++) {
+        if (!time_parts(parts, n, &took, error))
+            return false;
+        rates[i] = 3.0 * (double)(each * n * sizeof(double)) / MAX(took, 1) * 1e9;
+    }
     b->result->processors = n;
     b->result->host_rate = ech_bench_figure(rates, REPEATS);
     return true;

@@ -17,6 +17,8 @@ typedef struct {
 
 static const char *const wheres[] = {"device", "host", NULL};
 
+static const char on_the_host[] = "optimizer on the host"; /* of its queue, its work, and what waits for it */
+
 static const EchParam fuse_params[] = {
     {"where", ECH_PARAM_ENUM, offsetof(FuseOptions, where), "device", NULL, NULL, wheres,
      "device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, as fast as the host's memory "
@@ -259,7 +261,7 @@ static void move_states(Pass *p, EchEdit *e)
     p->host = ech_trace_builder_memory(e->builder, ech_survey_host_memory(&p->s));
     p->to_host = ech_edit_copy_queue(e, true);
     p->from_host = ech_edit_copy_queue(e, false);
-    p->processor = ech_trace_builder_queue(e->builder, "optimizer on the host", ECH_QUEUE_HOST, ech_trace_queues(p->s.t)[p->s.core].device);
+    p->processor = ech_trace_builder_queue(e->builder, on_the_host, ECH_QUEUE_HOST, ech_trace_queues(p->s.t)[p->s.core].device);
     for (EchId b = 0; b < p->s.n_buffers; b++) {
         if (!p->is_state[b])
             continue;
@@ -338,7 +340,7 @@ static void put_wait(EchEdit *e, EchId copy)
 {
     EchOp wait = ech_op_init(ECH_OP_WAIT);
     wait.queue = e->survey->core;
-    wait.name = ech_trace_builder_string(e->builder, "optimizer on the host", -1);
+    wait.name = ech_trace_builder_string(e->builder, on_the_host, -1);
     e->last_core = ech_trace_builder_op(e->builder, wait);
     ech_trace_builder_dep(e->builder, copy, 0);
 }
@@ -369,7 +371,7 @@ static EchId put_update(const Pass *p, const Step *step, EchId master, double sh
 {
     EchOp o = ech_op_init(ECH_OP_KERNEL);
     o.queue = p->processor;
-    o.name = ech_trace_builder_string(e->builder, "optimizer on the host", -1);
+    o.name = ech_trace_builder_string(e->builder, on_the_host, -1);
     o.stack = ech_edit_text(e, p->s.ops[step->last].stack);
     EchId update = ech_trace_builder_op(e->builder, o);
     ech_trace_builder_use(e->builder, master, ECH_READ, (EchBytes)(share * (double)read), ECH_PATTERN_STREAM, ECH_INFERRED);

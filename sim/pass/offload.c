@@ -45,7 +45,7 @@ static const EchParam offload_params[] = {
      "are still taking out has room in memory= (fetches: pass prefetch)"},
     {"stash", ECH_PARAM_U64, offsetof(OffloadOptions, stash), "0", NULL, NULL, NULL,
      "overlap=true: the program waits for the oldest copy to the host when more than this many are under way, as torchtune's OffloadActivations has it (5 "
-     "there); 0: any number"},
+     "there), which leaves parameters; 0: any number"},
     {"to", ECH_PARAM_STRING, offsetof(OffloadOptions, to), "", NULL, NULL, NULL,
      "memory of the device's file in which they wait, a tier beyond the host's, say (cxl), over the link that joins it with hbm; nothing: the host's"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
@@ -500,7 +500,7 @@ static void find_arrays(Pass *p)
         odd[o->target] |= known[o->target] != ECH_NONE || s->region[i] != s->buffers[o->target].loop;
         known[o->target] = i;
     }
-    bool all = p->o->what == WHAT_ACTIVATIONS && p->o->each && p->o->memory == 0;
+    bool all = p->o->what == WHAT_ACTIVATIONS && p->o->each && p->o->memory == 0 && p->o->stash == 0; /* OffloadActivations leaves parameters */
     for (EchId b = 0; b < s->n_buffers; b++) {
         const EchBuffer *buffer = &s->buffers[b];
         if (all && buffer->role == ECH_ROLE_PARAMETER && buffer->memory == s->hbm && buffer->alias_of == ECH_NONE && buffer->bytes >= p->o->above &&
@@ -934,13 +934,12 @@ static gint compare_brought(gconstpointer x, gconstpointer y)
     return a->first != b->first ? (a->first < b->first ? -1 : 1) : (a->buffer > b->buffer) - (a->buffer < b->buffer);
 }
 
+/* A buffer like @buffer that has nothing in it yet. */
 static EchId like(Writer *w, EchId buffer, bool on_host)
 {
     EchBuffer made = *ech_trace_builder_peek_buffer(w->b, buffer);
     made.resident = 0;
-    if (on_host)
-        ech_edit_move_buffer(&made, w->host);
-    made.offset = ECH_OFFSET_NONE;
+    ech_edit_move_buffer(&made, on_host ? w->host : w->p->s.hbm);
     EchId id = ech_trace_builder_buffer(w->b, made), asked = ech_edit_memory(&w->e, ECH_OP_ALLOC, id);
     if (!on_host && w->p->asks != ECH_NONE)
         ech_trace_builder_peek_op(w->b, asked)->queue = w->p->asks;

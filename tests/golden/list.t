@@ -653,7 +653,7 @@ $ echelon list passes
       memory=size (0)  only as many arrays, those idle for longest first, as bring what the device holds at its fullest down to this; 0: all
       each=true or false (false)  activations: out and back once for each operator that saved them, as save_on_cpu has it, which does not know them again and takes parameters and small ones, too (above=1)
       overlap=true or false (false)  false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them, for as long as what they are still taking out has room in memory= (fetches: pass prefetch)
-      stash=number (0)  overlap=true: the program waits for the oldest copy to the host when more than this many are under way, as torchtune's OffloadActivations has it (5 there); 0: any number
+      stash=number (0)  overlap=true: the program waits for the oldest copy to the host when more than this many are under way, as torchtune's OffloadActivations has it (5 there), which leaves parameters; 0: any number
       to=text ()  memory of the device's file in which they wait, a tier beyond the host's, say (cxl), over the link that joins it with hbm; nothing: the host's
   remat            make saved activations again instead of keeping them
       names=text (*)  only arrays whose name, operation or source line ("*model.py:29*") fits this, * standing for anything

@@ -92,7 +92,6 @@ $ echelon advise traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-
   11  optimizer state split (ZeRO-1)       3.83 GiB       8 B        -         -
   12+ checkpoint each block                3.91 GiB       8 B        -         -
   13  checkpoint each, keep its products   4.17 GiB       8 B        -         -
-  14+ activations on host, overlapped      4.21 GiB  1.46 GiB        -         -
   (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4600MiB --step last | sed -n '/On several/,/^$/p'

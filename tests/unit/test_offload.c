@@ -687,8 +687,11 @@ START_TEST(parameters_saved)
     ech_test_kernel(b, 0, weight, ECH_WRITE, GB);
     g_autoptr(EchTrace) in = ech_test_finish(b);
     const char *const each[] = {"offload:what=activations,idle=0,each=true", NULL}, *const once[] = {"offload:what=activations,idle=0", NULL};
-    g_autoptr(EchTrace) all = ech_test_pass(in, device, diag, each), one = ech_test_pass(in, device, diag, once);
+    const char *const stashed[] = {"offload:what=activations,idle=0,each=true,overlap=true,stash=5", NULL};
+    g_autoptr(EchTrace) all = ech_test_pass(in, device, diag, each), one = ech_test_pass(in, device, diag, once),
+                        few = ech_test_pass(in, device, diag, stashed);
     ck_assert_uint_eq(ech_test_count(all, ECH_OP_COPY), 2 + 2 * of_parameters[_i].copies);
+    ck_assert_uint_eq(ech_test_count(few, ECH_OP_COPY), 2);
     ck_assert_uint_eq(ech_test_count(one, ECH_OP_COPY), 2);
     g_autoptr(EchRun) run = ech_test_replay(all, device);
     ck_assert(run->completed);
