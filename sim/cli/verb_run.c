@@ -174,7 +174,7 @@ static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *poin
     bool ok = true;
     if (options->output) {
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);
-        g_autoptr(GString) html = ech_report_html(json, "{}");
+        g_autoptr(GString) html = ech_report_sweep_html(json_node_get_object(node));
         g_autofree char *told = sweep_text(&sweep, 0), *text = ech_plain(told); /* The same bytes from every terminal. */
         ok = output && ech_output_write(output, "sweep.json", json, strlen(json), &error) &&
              ech_output_write(output, "report.html", html->str, html->len, &error) && ech_output_write(output, "summary.txt", text, strlen(text), &error);
