@@ -389,9 +389,12 @@ int ech_verb_run(int argc, char **argv)
     GError *error = NULL;
     if (options.engine && !check_engine(options.engine, &error))
         return ech_cli_fail(error);
-    if (g_strcmp0(options.engine, "cuda") == 0)
-        return options.output ? ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--output: engine cuda writes no folder; expected --json"))
-                              : ech_cli_cuda(rest[0], &overrides, NULL, 0, options.json);
+    if (g_strcmp0(options.engine, "cuda") == 0) {
+        const char *cannot = options.output ? "--output: engine cuda writes no folder; expected --json"
+                             : ranks        ? "engine cuda replays one capture on one GPU; ranks run together on the other engines"
+                                            : NULL;
+        return cannot ? ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "%s", cannot)) : ech_cli_cuda(rest[0], &overrides, NULL, 0, options.json);
+    }
     if (ranks)
         return ech_cli_ranks(&overrides, rest, options.output, options.json);
     g_autoptr(EchExperiment) experiment = ech_experiment_load(rest[0], &overrides, &error);
