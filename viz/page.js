@@ -79,8 +79,13 @@ function chart(holder, title, series, x, ticks, yText, lines) {
     svg.append('line').attr('x1', left).attr('x2', width - right).attr('y1', y(v)).attr('y2', y(v));
     text(left - 8, y(v) + 4, 'end', v ? yText(v) : '0');
   }
-  let last = -Infinity;
-  for (const tick of ticks.slice().sort((a, b) => a.at - b.at)) if (x(tick.at) - last > 8 + 7 * tick.text.length) text(last = x(tick.at), height - 10, 'middle', tick.text);
+  let end = -Infinity;
+  for (const tick of ticks.slice().sort((a, b) => a.at - b.at)) {
+    const half = 3.5 * tick.text.length;
+    if (x(tick.at) - half < end + 8) continue;
+    text(x(tick.at), height - 10, 'middle', tick.text);
+    end = x(tick.at) + half;
+  }
   for (const s of series) {
     const sorted = s.points.slice().sort((a, b) => a.x - b.x);
     if (lines) svg.append('path').attr('d', 'M' + sorted.map(p => x(p.x) + ',' + y(p.y)).join('L')).attr('stroke', s.colour).attr('stroke-dasharray', s.dash || null);
@@ -98,13 +103,18 @@ function lineStyle(k) {
 function charts(main, ran, measures) {
   const done = ran.filter(p => p.run.completed), memory = measures.find(m => m.name === 'hbm') || measures[1];
   if (done.length < 4) return;
-  const others = (p, axis) => p.values.filter((v, i) => !axis || i !== axis.i).join(', '), combinations = axis => [...new Set(done.map(p => others(p, axis)))];
-  const numeric = chartAxis(done), axis = numeric && combinations(numeric).length <= mostLines ? numeric : null, names = combinations(axis);
+  const numeric = chartAxis(done), groups = new Map(); // by the values of the other axes
+  for (const p of done) {
+    const name = p.values.filter((v, i) => numeric && i !== numeric.i).join(', ');
+    if (!groups.has(name)) groups.set(name, []);
+    groups.get(name).push(p);
+  }
+  const axis = groups.size <= mostLines ? numeric : null, lines = axis ? groups : new Map([['', done]]), names = [...lines.keys()];
   const styles = names.map((name, k) => lineStyle(k)), different = m => m ? new Set(done.map(m.value)).size : 0;
   const shown = axis ? [measures[0], memory].filter(m => different(m) > 1) : [], both = different(measures[0]) > 2 && different(memory) > 2;
   if (!shown.length && !both) return;
   const tip = p => p.values.join(', ') + '\n' + measures.slice(0, 3).map(m => m.name + ': ' + m.text(m.value(p))).join('\n') + (p.fits ? '' : '\ndoes not fit');
-  const series = (x, y) => names.map((name, k) => ({ colour: axis ? styles[k].colour : 'var(--kernel)', dash: axis ? styles[k].dash : '', points: done.filter(p => others(p, axis) === name).map(p => ({ x: x(p), y: y(p), tip: tip(p), bad: !p.fits })) }));
+  const series = (x, y) => names.map((name, k) => ({ colour: axis ? styles[k].colour : 'var(--kernel)', dash: axis ? styles[k].dash : '', points: lines.get(name).map(p => ({ x: x(p), y: y(p), tip: tip(p), bad: !p.fits })) }));
   if (axis && names.length > 1) {
     const legend = main.append('div').attr('class', 'legend');
     names.forEach((name, k) => explain(legend, styles[k].swatch, name));
@@ -120,6 +130,14 @@ function charts(main, ran, measures) {
   }
   if (done.some(p => !p.fits)) main.append('p').attr('class', 'hint').text('Hollow: does not fit.');
 }
+// Rows of a table, drawn by @draw: where they are very many, the rest of them once it is asked for.
+const mostRows = 100;
+function rows(body, list, draw) {
+  list.slice(0, mostRows).forEach(draw);
+  if (list.length <= mostRows) return;
+  const more = body.append('tr');
+  more.append('td').attr('class', 'more').append('button').text((list.length - mostRows).toLocaleString('en') + ' more').on('click', () => { more.remove(); list.slice(mostRows).forEach(draw); });
+}
 // Bars of every run, one table a measure. Each table has its own scale.
 function bars(main, points, measures) {
   const ran = points.filter(p => p.run);
@@ -130,15 +148,15 @@ function bars(main, points, measures) {
     const values = new Set(ran.map(m.value));
     if (ran.length > 2 && values.size === 1 && !ran.some(p => m.limit && m.value(p) > m.limit(p))) { main.append('p').text(m.text(largest) + ' in every run'); continue; }
     const body = main.append('table').attr('class', 'sweep');
-    for (const p of points) {
+    rows(body, points, p => {
       const tr = body.append('tr');
       tr.append('td').attr('class', 'name').text(p.values.join(', '));
-      if (!p.run) { tr.append('td').attr('class', 'n').text('-'); tr.append('td').text(m.name === 'time' ? p.error : ''); continue; }
+      if (!p.run) { tr.append('td').attr('class', 'n').text('-'); tr.append('td').text(m.name === 'time' ? p.error : ''); return; }
       const over = m.limit && m.limit(p) && m.value(p) > m.limit(p);
       tr.append('td').attr('class', 'n').text(m.name === 'time' && !p.run.completed ? 'stopped' : m.text(m.value(p)));
       tr.append('td').attr('class', 'bar').append('div').classed('none', !m.value(p)).style('width', 100 * m.value(p) / largest + '%').style('background', over ? 'var(--bad)' : m.colour);
       tr.append('td').text(m.name === 'time' ? 'bound by ' + (p.run.completed ? p.run.bound_by : 'space') + (!p.fits ? '; DOES NOT FIT' : p.run.may_fit ? '; may fit' : '') : over ? 'more than the ' + bytes(m.limit(p)) + ' there are' : '');
-    }
+    });
   }
 }
 // The bars, and buttons for the order of their runs: as given, or by a measure, the smallest first; what did not run comes last.
@@ -195,13 +213,13 @@ function sweep() {
   const legend = main.append('div').attr('id', 'legend');
   for (const part of parts) explain(legend, shades(part), part);
   const body = main.append('table').attr('class', 'sweep');
-  for (const p of ran) {
+  rows(body, ran, p => {
     const tr = body.append('tr');
     tr.append('td').attr('class', 'name').text(p.values.join(', '));
     tr.append('td').attr('class', 'n').text(time(p.makespan_ps));
     const bar = tr.append('td').attr('class', 'stack').append('div'), longest = d3.sum(parts, part => p.run.critical_path[part] || 0) || 1;
     for (const part of parts) bar.append('span').attr('title', part + ': ' + time(p.run.critical_path[part] || 0) + ', ' + percent((p.run.critical_path[part] || 0) / longest)).style('width', 100 * (p.run.critical_path[part] || 0) / longest + '%').style('background', shades(part));
-  }
+  });
 }
 if (run.points) return sweep();
 

@@ -195,7 +195,7 @@ static int capture(char **command, const char *prefix)
     int code = run_command(launcher, command);
     g_autoptr(GPtrArray) written = captures_since(prefix, ".capture", earlier);
     tell_captures(written, "info", "");
-    if (written->len == 0)
+    if (written->len == 0 && n_commands > 0)
         fprintf(stderr, "echelon capture: nothing was captured; the command used no CUDA, or CUPTI refused (see above)\n");
     return code;
 }
@@ -546,7 +546,7 @@ static int pretend(const Words *w)
     }
     tell_captures(captured.programs, "run --trace", captured.as_run);
     tell_captures(captured.runs, "run --trace", captured.as_run);
-    if (captured.runs->len + (tpu ? captured.programs->len : 0) == 0)
+    if (n_commands > 0 && captured.runs->len + (tpu ? captured.programs->len : 0) == 0)
         fprintf(stderr, "echelon capture: nothing was captured; %s\n",
                 captured.interrupted ? "the command was ended before"
                 : tpu                ? "the command called no function of jax.jit, and PyTorch on no TPU (torch_tpu)"

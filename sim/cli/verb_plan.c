@@ -42,6 +42,19 @@ static void input_init(Input *input)
     input->has_alignment = false;
 }
 
+/* The gaps of a row as they are read: without them what lies in one seems to overlap. NULL: it has none. */
+static const char *gaps_of(const EchMinimalloc *table, const EchMinimallocRow *row, GStringChunk *names)
+{
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (uint32_t i = 0; i < row->n_gaps; i++) {
+        const EchMinimallocGap *gap = &table->gaps[row->first_gap + i];
+        g_string_append_printf(text, "%s%" G_GINT64_FORMAT "-%" G_GINT64_FORMAT, i ? " " : "", gap->lower, gap->upper);
+        if (gap->high > gap->low)
+            g_string_append_printf(text, "@%" G_GUINT64_FORMAT ":%" G_GUINT64_FORMAT, gap->low, gap->high);
+    }
+    return row->n_gaps ? g_string_chunk_insert(names, text->str) : NULL;
+}
+
 static bool read_csv(EchSource *source, Input *input, GError **error)
 {
     g_autoptr(EchMinimalloc) table = ech_minimalloc_read(source, error);
@@ -52,7 +65,8 @@ static bool read_csv(EchSource *source, Input *input, GError **error)
     input->has_alignment = table->has_alignment;
     for (size_t i = 0; i < table->n; i++) {
         const EchMinimallocRow *row = &table->rows[i];
-        EchMinimallocCsvRow out = {g_string_chunk_insert(input->names, row->id), row->lower, row->upper, row->size, row->alignment, 0, 0};
+        EchMinimallocCsvRow out = {
+            g_string_chunk_insert(input->names, row->id), row->lower, row->upper, row->size, row->alignment, 0, 0, gaps_of(table, row, input->names)};
         g_array_append_val(input->rows, out);
     }
     return true;
@@ -83,14 +97,14 @@ static bool read_trace(const EchTrace *trace, const char *memory_name, Input *in
     if (!choose_memory(trace, memory_name, &memory, error))
         return false;
     input->memory = g_string_chunk_insert(input->names, ech_trace_memory(trace, memory));
+    bool own_ids = strcmp(ech_trace_format(trace), "minimalloc") == 0; /* a table of lives, as a trace file */
     g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, memory);
     for (size_t i = 0; i < lifetimes->n; i++) {
         const EchLifetime *life = &lifetimes->items[i];
         if (ech_trace_buffers(trace)[life->buffer].direct) /* nobody's to place */
             continue;
-        char id[16];
-        g_snprintf(id, sizeof id, "%u", life->buffer);
-        EchMinimallocCsvRow row = {g_string_chunk_insert(input->names, id), life->begin, life->end, life->bytes, 0, 0, 0};
+        g_autofree char *id = own_ids ? g_strdup(ech_trace_string(trace, ech_trace_buffers(trace)[life->buffer].name)) : g_strdup_printf("%u", life->buffer);
+        EchMinimallocCsvRow row = {g_string_chunk_insert(input->names, id), life->begin, life->end, life->bytes, 0, 0, 0, NULL};
         EchPlanItem item = {life->begin, life->end, life->bytes, 0, 0, ECH_PLAN_ALONE};
         g_array_append_val(input->rows, row);
         g_array_append_val(input->items, item);
@@ -179,7 +193,7 @@ int ech_verb_plan(int argc, char **argv)
     const GOptionEntry entries[] = {
         {"planner", 0, 0, G_OPTION_ARG_STRING, &spec, "planner and its parameters: xla:algorithm=best, exact:time_limit=30s, greedy (the default)", "SPEC"},
         {"capacity", 0, 0, G_OPTION_ARG_STRING, &capacity_text, "bytes there are; exit code 3 if the plan is higher", "BYTES"},
-        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "write id,lower,upper,size,offset here", "OUT.csv"},
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "write id,lower,upper,size,offset here, and alignment and gaps where the file has them", "OUT.csv"},
         {"memory", 0, 0, G_OPTION_ARG_STRING, &memory, "memory of a trace whose buffers are placed (default: hbm, or the one with most bytes)", "NAME"},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "take the file as this format instead of looking at its bytes", "F"},
         {"device", 0, 0, G_OPTION_ARG_STRING, &device, "chip the file was made for, where the format does not say", "NAME"},

@@ -17,8 +17,8 @@ static bool has_details(const char *folder)
 
 static const char of_a_sweep[] = "sweep.json";
 
-/* A file of a result folder, which goes into a page as it is: one JSON object; a sweep's with its points, a run's with its time. */
-static char *read_json(const char *folder, const char *name, bool is_run, GError **error)
+/* A file of a result folder: one JSON object; a sweep's with its points, a run's with its time. *ret_text: what it says, as it is. */
+static JsonParser *read_json(const char *folder, const char *name, bool is_run, char **ret_text, GError **error)
 {
     g_autofree char *path = g_build_filename(folder, name, NULL), *text = NULL;
     g_autoptr(JsonParser) parser = ech_cli_read_json(path, is_run, &text, error);
@@ -29,7 +29,15 @@ static char *read_json(const char *folder, const char *name, bool is_run, GError
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: is no sweep of echelon; expected an object with a list 'points'", path);
         return NULL;
     }
-    return g_steal_pointer(&text);
+    *ret_text = g_steal_pointer(&text);
+    return g_steal_pointer(&parser);
+}
+
+static GString *page_of_run(const char *folder, const char *run, GError **error)
+{
+    g_autofree char *details = NULL;
+    g_autoptr(JsonParser) parser = read_json(folder, "details.json", false, &details, error);
+    return parser ? ech_report_html(run, details) : NULL;
 }
 
 int ech_verb_report(int argc, char **argv)
@@ -57,8 +65,10 @@ int ech_verb_report(int argc, char **argv)
         fprintf(stderr, "echelon report: %s holds no finished run; expected a folder made by 'echelon run ... -o DIR'\n", rest[0]);
         return ECH_EXIT_FAILED;
     }
-    g_autofree char *run = read_json(rest[0], name, name != names[0], &error);
-    if (run && name != names[0] && !has_details(rest[0])) {
+    g_autofree char *run = NULL;
+    bool sweep = name == of_a_sweep;
+    g_autoptr(JsonParser) parser = read_json(rest[0], name, !sweep, &run, &error);
+    if (run && !sweep && !has_details(rest[0])) {
         fprintf(
             stderr,
             "echelon report: %s holds a run's numbers alone, as a sweep keeps them, and nothing to draw; 'echelon run' with its values as --set, and -o, makes "
@@ -66,10 +76,11 @@ int ech_verb_report(int argc, char **argv)
             rest[0]);
         return ECH_EXIT_FAILED;
     }
-    g_autofree char *details = !run ? NULL : name == names[0] ? g_strdup("{}") : read_json(rest[0], "details.json", false, &error);
-    if (!details)
+    g_autoptr(GString) page = !run    ? NULL
+                              : sweep ? ech_report_sweep_html(json_node_get_object(json_parser_get_root(parser)))
+                                      : page_of_run(rest[0], run, &error);
+    if (!page)
         return ech_cli_fail(error);
-    g_autoptr(GString) page = ech_report_html(run, details);
     g_autofree char *path = output ? g_strdup(output) : g_build_filename(rest[0], "report.html", NULL);
     if (!ech_output_file(path, page->str, page->len, &error))
         return ech_cli_fail(error);

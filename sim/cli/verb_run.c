@@ -174,7 +174,7 @@ static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *poin
     bool ok = true;
     if (options->output) {
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);
-        g_autoptr(GString) html = ech_report_html(json, "{}");
+        g_autoptr(GString) html = ech_report_sweep_html(json_node_get_object(node));
         g_autofree char *told = sweep_text(&sweep, 0), *text = ech_plain(told); /* The same bytes from every terminal. */
         ok = output && ech_output_write(output, "sweep.json", json, strlen(json), &error) &&
              ech_output_write(output, "report.html", html->str, html->len, &error) && ech_output_write(output, "summary.txt", text, strlen(text), &error);
@@ -389,9 +389,12 @@ int ech_verb_run(int argc, char **argv)
     GError *error = NULL;
     if (options.engine && !check_engine(options.engine, &error))
         return ech_cli_fail(error);
-    if (g_strcmp0(options.engine, "cuda") == 0)
-        return options.output ? ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "--output: engine cuda writes no folder; expected --json"))
-                              : ech_cli_cuda(rest[0], &overrides, NULL, 0, options.json);
+    if (g_strcmp0(options.engine, "cuda") == 0) {
+        const char *cannot = options.output ? "--output: engine cuda writes no folder; expected --json"
+                             : ranks        ? "engine cuda replays one capture on one GPU; ranks run together on the other engines"
+                                            : NULL;
+        return cannot ? ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "%s", cannot)) : ech_cli_cuda(rest[0], &overrides, NULL, 0, options.json);
+    }
     if (ranks)
         return ech_cli_ranks(&overrides, rest, options.output, options.json);
     g_autoptr(EchExperiment) experiment = ech_experiment_load(rest[0], &overrides, &error);

@@ -118,10 +118,11 @@ static const char *planner_of(const EchAllocStudy *study, const char *spec)
     return study->planned->len > BEST_FIT_UNASKED ? "xla:algorithm=fast_merge" : "xla:algorithm=best";
 }
 
-/* To @path, where there is one. */
-static bool write_placements(const char *path, const GArray *events, const GArray *placed, GError **error)
+/* To @path, where there is one; a table of lives has ids of its own. */
+static bool write_placements(const EchAllocStudy *study, const char *path, const GArray *events, const GArray *placed, GError **error)
 {
-    g_autoptr(GString) text = path ? ech_placements_csv_print(events, placed) : NULL;
+    bool own_ids = study->trace && strcmp(ech_trace_format(study->trace), "minimalloc") == 0;
+    g_autoptr(GString) text = path ? ech_placements_csv_print(events, placed, own_ids ? study->trace : NULL) : NULL;
     return !path || ech_output_file(path, text->str, text->len, error);
 }
 
@@ -164,7 +165,7 @@ static bool run_static(const EchAllocStudy *study, const EchAllocRowOptions *opt
     count_served(study, placed, row);
     if (options->search)
         row->smallest = ech_bytes_add(row->outcome.stats.reserved, study->direct);
-    return write_placements(options->placements, row->events, placed, error);
+    return write_placements(study, options->placements, row->events, placed, error);
 }
 
 /* ---- online ---- */
@@ -236,7 +237,7 @@ static bool replay(const EchAllocStudy *study, const char *spec, const EchAllocR
     if (!row->note)
         row->note = g_strdup(ech_allocator_note(allocator));
     row->fault = g_strdup(ech_allocator_fault(allocator));
-    return write_placements(options->placements, row->events, placed, error);
+    return write_placements(study, options->placements, row->events, placed, error);
 }
 
 /* What a recording does not tell is which PyTorch made it. Free blocks of a size are taken in another order by 2.12, and in a third one since 2.13: the one

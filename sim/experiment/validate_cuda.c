@@ -272,6 +272,11 @@ static bool measure(EchCudaValidation *v, const EchCudaOptions *options, GError 
     if (!v->measured)
         return false;
     v->trace = ech_trace_ref(v->measured->trace);
+    if (!ech_device_is_product(result->device, v->measured->gpu))
+        ech_diag_remark(
+            v->measured->diag,
+            "measured on %s, predicted for %s: what the two differ in is part of every error here; 'echelon calibrate' describes the GPU that is here",
+            v->measured->gpu, result->device->name);
     g_autofree char *model = model_of(options, result->device, has_fixed_offsets(v->trace));
     find_duty(v);
     v->predicted = predict(result, v->measured, model, options, v->products_duty, error);

@@ -349,6 +349,7 @@ static EchTrace *make_trace(const EchMinimalloc *table, EchDiag *diag, GError **
         buffer.bytes = row->size;
         buffer.offset = row->offset != ECH_OFFSET_NONE && row->size <= UINT64_MAX - row->offset ? row->offset : ECH_OFFSET_NONE;
         ech_trace_builder_buffer(builder, buffer);
+        ech_diag_dropped(diag, "gaps_not_kept", row->n_gaps, "%s", row->id);
         if (row->lower < row->upper) {
             edges[n++] = (Edge){row->lower, (uint32_t)i, true};
             edges[n++] = (Edge){row->upper, (uint32_t)i, false};
@@ -357,7 +358,7 @@ static EchTrace *make_trace(const EchMinimalloc *table, EchDiag *diag, GError **
         }
     }
     if (table->n_gaps)
-        ech_diag_dropped(diag, "gaps_not_kept", table->n_gaps, "a trace's buffers live without a break; 'plan' takes the gaps from the CSV itself");
+        ech_diag_remark(diag, "a trace's buffers live without a break; 'echelon plan' takes the gaps from the CSV itself");
     qsort(edges, n, sizeof *edges, compare_edges);
     for (size_t i = 0; i < n; i++) {
         EchOp op = ech_op_init(edges[i].begins ? ECH_OP_ALLOC : ECH_OP_FREE);

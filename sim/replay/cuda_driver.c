@@ -146,6 +146,8 @@ static const char *symbol_of(const char *member)
     return member;
 }
 
+#define SEES_NO_GPU "the driver is installed but sees no GPU; nvidia-smi and CUDA_VISIBLE_DEVICES tell more"
+
 /* What refusals mean to whoever has to act on them. */
 static const char *advice_for(EchCuResult result)
 {
@@ -153,7 +155,7 @@ static const char *advice_for(EchCuResult result)
         EchCuResult result;
         const char *advice;
     } known[] = {
-        {ECH_CU_ERROR_NO_DEVICE, "the driver is installed but sees no GPU; nvidia-smi and CUDA_VISIBLE_DEVICES tell more"},
+        {ECH_CU_ERROR_NO_DEVICE, SEES_NO_GPU},
         {ECH_CU_ERROR_STUB_LIBRARY, "this libcuda is the toolkit's stub for linking; take its folder out of LD_LIBRARY_PATH"},
         {ECH_CU_ERROR_DRIVER_MISMATCH, "libcuda and the kernel's driver are of different versions; load the driver's module again or reboot"},
         {ECH_CU_ERROR_DEVICE_UNAVAILABLE, "another process has the GPU for itself (nvidia-smi shows its compute mode)"},
@@ -222,6 +224,10 @@ bool ech_cuda_open(const EchCuDriver *driver, int ordinal, EchCuGpu *ret, GError
     if (!start(driver, error) || !ech_cuda_check(driver, driver->driver_version(&gpu.driver_version), "cuDriverGetVersion", "starting the driver", error) ||
         !ech_cuda_check(driver, driver->device_count(&count), "cuDeviceGetCount", "looking for GPUs", error))
         return false;
+    if (count == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, SEES_NO_GPU);
+        return false;
+    }
     if (ordinal >= count) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_BACKEND, "GPU %d: the driver sees %d; expected an ordinal below that", ordinal, count);
         return false;

@@ -1,5 +1,6 @@
 /* The HTML page: template, style, script and d3 are embedded when the program is built (viz/, CMake); data goes in as JSON. */
 #include "sim/report/report.h"
+#include "sim/report/table.h"
 
 #include "viz_page.h"
 
@@ -36,4 +37,57 @@ GString *ech_report_html(const char *run_json, const char *details_json)
     }
     g_string_append(out, at);
     return out;
+}
+
+/* Of @from the members that are called so, all where @names is NULL. */
+static JsonObject *chosen(JsonObject *from, const char *const *names)
+{
+    JsonObject *out = json_object_new();
+    g_autoptr(GList) members = json_object_get_members(from);
+    for (GList *at = members; at; at = at->next) {
+        if (!names || g_strv_contains(names, at->data))
+            json_object_set_member(out, at->data, json_node_copy(json_object_get_member(from, at->data)));
+    }
+    return out;
+}
+
+/* What the page of a sweep draws of a run, a small part of it: the rest is in sweep.json and in the run's own folder, and the page of a thousand runs opens at
+ * once. */
+static JsonObject *drawn_of_run(JsonObject *run)
+{
+    static const char *const plain[] = {"completed", "may_fit", "bound_by", "critical_path", NULL};
+    static const struct {
+        const char *group, *names[4];
+    } groups[] = {{"needs", {"bytes"}}, {"memories", {"available_bytes"}}, {"links", {"bytes_forward", "bytes_backward", "peers"}}};
+    JsonObject *out = chosen(run, plain);
+    for (size_t i = 0; i < G_N_ELEMENTS(groups); i++) {
+        JsonObject *group = ech_member_object(run, groups[i].group), *drawn = json_object_new();
+        g_autoptr(GList) names = group ? json_object_get_members(group) : NULL;
+        for (GList *at = names; at; at = at->next) {
+            JsonObject *one = ech_member_object(group, at->data);
+            if (one)
+                json_object_set_object_member(drawn, at->data, chosen(one, groups[i].names));
+        }
+        json_object_set_object_member(out, groups[i].group, drawn);
+    }
+    return out;
+}
+
+GString *ech_report_sweep_html(JsonObject *sweep)
+{
+    static const char *const of_point[] = {"values", "fits", "makespan_ps", "error", "interrupted", NULL};
+    g_autoptr(JsonObject) drawn = chosen(sweep, NULL);
+    JsonArray *points = json_object_get_array_member(sweep, "points"), *drawn_points = json_array_new();
+    for (guint i = 0; i < json_array_get_length(points); i++) {
+        JsonNode *node = json_array_get_element(points, i);
+        JsonObject *point = JSON_NODE_HOLDS_OBJECT(node) ? json_node_get_object(node) : NULL, *run = ech_member_object(point, "run");
+        JsonObject *drawn_point = point ? chosen(point, of_point) : json_object_new();
+        if (run)
+            json_object_set_object_member(drawn_point, "run", drawn_of_run(run));
+        json_array_add_object_element(drawn_points, drawn_point);
+    }
+    json_object_set_array_member(drawn, "points", drawn_points);
+    g_autoptr(JsonNode) root = json_node_init_object(json_node_alloc(), drawn);
+    g_autofree char *text = json_to_string(root, FALSE), *valid = g_utf8_make_valid(text, -1);
+    return ech_report_html(valid, "{}");
 }

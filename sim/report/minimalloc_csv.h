@@ -1,5 +1,5 @@
 /** @file minimalloc_csv.h
- * Writes placements as MiniMalloc's CSV: id,lower,upper,size[,alignment],offset.
+ * Writes placements as MiniMalloc's CSV: id,lower,upper,size[,alignment][,gaps],offset.
  */
 #pragma once
 #include "sim/base/units.h"
@@ -10,7 +10,10 @@ typedef struct {
     EchBytes size, alignment;
     uint64_t offset;
     uint32_t heap;
+    const char *gaps; /**< As MiniMalloc's CSV has them; NULL: none. Borrowed. */
 } EchMinimallocCsvRow;
 
-/** Appends header and rows to @out. @alignment: with that column. @heaps: offsets are written H<heap>+<offset>. */
+/** Appends an id, with quotes where it needs them. */
+void ech_minimalloc_csv_print_id(GString *out, const char *id);
+/** Appends header and rows to @out. @alignment: with that column; one of gaps is there where a row has some. @heaps: offsets are written H<heap>+<offset>. */
 void ech_minimalloc_csv_print(GString *out, const EchMinimallocCsvRow *rows, size_t n, bool alignment, bool heaps);

@@ -1,5 +1,7 @@
 #include "sim/report/placements_csv.h"
 
+#include "sim/report/minimalloc_csv.h"
+
 enum {
     BUFFER = 1 << 14, /* bytes gathered before they are appended */
     LINE = 192,       /* no line is longer: seven numbers of at most 20 digits, eight signs and an E */
@@ -28,13 +30,10 @@ static char *put_address(char *at, const EchPlacement *placement)
     return put_u64(at, placement->address - ((uint64_t)(placement->reservation + 1) << 48));
 }
 
-/* By hand, because a million lines should take no longer than placing them. */
-static char *put_line(char *at, const EchAllocEvent *event, const EchPlacedEvent *placed)
+/* What follows the id. By hand, because a million lines should take no longer than placing them. */
+static char *put_place(char *at, const EchAllocEvent *event, const EchPlacedEvent *placed)
 {
     const EchPlacement *placement = &placed->placement;
-    at = put_u64(at, placed->event);
-    *at++ = ',';
-    at = put_u64(at, event->id);
     *at++ = ',';
     at = put_u64(at, event->bytes);
     *at++ = ',';
@@ -55,13 +54,23 @@ static char *put_line(char *at, const EchAllocEvent *event, const EchPlacedEvent
     return at;
 }
 
-GString *ech_placements_csv_print(const GArray *events, const GArray *placed)
+GString *ech_placements_csv_print(const GArray *events, const GArray *placed, const EchTrace *named)
 {
     GString *out = g_string_new("event,id,requested,rounded,segment,offset,address\n");
     char buffer[BUFFER], *at = buffer;
     for (guint i = 0; i < placed->len; i++) {
         const EchPlacedEvent *item = &g_array_index(placed, EchPlacedEvent, i);
-        at = put_line(at, &g_array_index(events, EchAllocEvent, item->event), item);
+        const EchAllocEvent *event = &g_array_index(events, EchAllocEvent, item->event);
+        at = put_u64(at, item->event);
+        *at++ = ',';
+        if (named && event->id < ech_trace_n_buffers(named)) {
+            g_string_append_len(out, buffer, at - buffer);
+            at = buffer;
+            ech_minimalloc_csv_print_id(out, ech_trace_string(named, ech_trace_buffers(named)[event->id].name));
+        } else {
+            at = put_u64(at, event->id);
+        }
+        at = put_place(at, event, item);
         if (at > buffer + BUFFER - LINE || i + 1 == placed->len) {
             g_string_append_len(out, buffer, at - buffer);
             at = buffer;

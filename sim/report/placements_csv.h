@@ -4,6 +4,7 @@
  */
 #pragma once
 #include "models/alloc/events.h"
+#include "sim/trace/trace.h"
 
-/** @placed (EchPlacedEvent) of @events (EchAllocEvent). */
-GString *ech_placements_csv_print(const GArray *events, const GArray *placed) G_GNUC_WARN_UNUSED_RESULT;
+/** @placed (EchPlacedEvent) of @events (EchAllocEvent). Ids are the events' numbers, or where @named is not NULL the names of its buffers of those numbers. */
+GString *ech_placements_csv_print(const GArray *events, const GArray *placed, const EchTrace *named) G_GNUC_WARN_UNUSED_RESULT;

@@ -64,7 +64,6 @@ devices=2
 echelon capture: nothing was captured; no process of the command asked for a GPU
 $ cd $T && echelon capture --pretend h100-sxm -- no-such-command-here
 echelon capture: Failed to execute child process “no-such-command-here” (No such file or directory)
-echelon capture: nothing was captured; no process of the command asked for a GPU
 exit 1
 $ cd $T && echelon capture --pretend h100-sxm -- sh -c 'kill -9 $$'
 echelon capture: the command ended by signal 9: the kernel ends so what takes more memory than this host has; weights can be made on the device from the start (with torch.device("cuda")), where without a GPU they take none

@@ -12,8 +12,8 @@ $ echelon --print-completion fish | grep -c 'seen_subcommand_from alloc'
 $ echelon --print-completion tcsh
 echelon --print-completion: expected bash, zsh or fish
 exit 2
-$ for v in $(echelon help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do echelon help $v | sed '1,/^Examples:/d;s/^  //'; done >$T/examples; grep -c '^echelon' $T/examples; grep -E 'traces/|layout|list|run tutorial' $T/examples | grep -v calibrate | while IFS= read -r line; do (eval "$(echo "$line" | sed "s: -o : -o $T/new-:")") >$T/seen 2>&1 </dev/null || { echo "fails: $line"; cat $T/seen; }; done
-31
+$ for v in $(echelon help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do echelon help $v | sed '1,/^Examples:/d;s/^  //'; done >$T/examples; grep -c '^echelon' $T/examples; grep -E 'traces/|layout|list|run tutorial|(report|compare) out' $T/examples | grep -v calibrate | while IFS= read -r line; do (eval "$(echo "$line" | sed "s: -o : -o $T/new-:; s: out\(/\| \|\$\): $T/new-out\1:g")") >$T/seen 2>&1 </dev/null || { echo "fails: $line"; cat $T/seen; }; done
+33
 $ echelon help experiment | grep -c -E '^  (title|trace|device|passes|set|sweep|replay|matmul)  '
 8
 $ echelon help questions PINNED copies

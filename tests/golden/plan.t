@@ -11,6 +11,35 @@ b2,3,9,4,0
 b3,0,9,4,4
 b4,9,21,4,0
 b5,0,21,4,8
+$ printf 'id,lower,upper,size,gaps,alignment\na,0,10,100,6-8 2-5,4\nb,3,5,100,,\nc,0,10,50,2-5@10:20,8\n' >$T/gaps.csv; echelon plan $T/gaps.csv -o $T/once.csv >$T/said; echelon plan $T/once.csv -o $T/again.csv >$T/said; cmp $T/once.csv $T/again.csv && cat $T/once.csv  # what is written says what was read: b lies in a gap of a's
+id,lower,upper,size,alignment,gaps,offset
+a,0,10,100,4,2-5 6-8,52
+b,3,5,100,1,,20
+c,0,10,50,8,2-5@10:20,0
+$ echelon alloc $T/gaps.csv -a best_fit 2>&1 >/dev/null | sed "s,$T/,,"; echelon import $T/gaps.csv -o $T/gaps.ech 2>&1 | sed "s,$T/,,g"
+echelon: gaps.csv: 3 gaps not kept, first at a
+dropped or repaired gaps not kept: 3, first at a
+a trace's buffers live without a break; 'echelon plan' takes the gaps from the CSV itself
+gaps.csv: minimalloc, 6 operations, 3 buffers -> gaps.ech
+$ printf 'id,lower,upper,size\n"of ""x"", y",0,2,1048576\nb,1,3,2097152\n' >$T/ids.csv; echelon import $T/ids.csv -o $T/ids.ech 2>/dev/null; for f in ids.csv ids.ech; do echelon plan $T/$f -o $T/ids.out >/dev/null; cut -d, -f1-2 $T/ids.out; echelon alloc $T/$f -a best_fit -a plan:greedy --placements $T/p.csv >/dev/null; cat $T/p.csv $T/p.csv.2; done  # its ids, everywhere
+id,lower
+"of ""x"", y"
+b,1
+event,id,requested,rounded,segment,offset,address
+0,"of ""x"", y",1048576,1048576,0,0,0
+1,b,2097152,2097152,0,1048576,1048576
+event,id,requested,rounded,segment,offset,address
+0,"of ""x"", y",1048576,1048576,0,0,0
+1,b,2097152,2097152,0,1048576,1048576
+id,lower
+"of ""x"", y"
+b,1
+event,id,requested,rounded,segment,offset,address
+0,"of ""x"", y",1048576,1048576,0,0,0
+1,b,2097152,2097152,0,1048576,1048576
+event,id,requested,rounded,segment,offset,address
+0,"of ""x"", y",1048576,1048576,0,0,0
+1,b,2097152,2097152,0,1048576,1048576
 $ echelon plan $T/in.csv --planner xla:algorithm=spatial,alignment=4,limit=8 -o $T/heaps.csv | sed '/ time /d'
 xla:algorithm=spatial,alignment=4,limit=8: 5 buffers
   height       12 B (12 bytes)

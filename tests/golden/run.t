@@ -612,6 +612,9 @@ link and capacity
     unit, -50 ms host link from device.
     The host link to device moves the same 1.86 GiB in 100 ms instead of 200 ms: 20 GB/s instead of 10 GB/s.
     The operations that changed most: 'fetch.0' 100 ms -> 50 ms, 'fetch.1' 100 ms -> 50 ms, 'store.0' 100 ms -> 50 ms.
+$ cd $T/sweep && cp report.html page.html && echelon report . && cmp page.html report.html && sed -n 's,.*id="run">\(.*\)</script>,\1,p' report.html | sed 's/,{"values":\["half".*//'; rm page.html  # the page has of each run what it draws
+./report.html
+{"title":"link and capacity","axes":["host link","capacity"],"points":[{"values":["as it is","3GB"],"fits":true,"makespan_ps":400000000000,"run":{"completed":true,"critical_path":{"host link to device":200000000000,"host link from device":100000000000,"matrix unit":100000000000},"bound_by":"host link to device","needs":{"hbm":{"bytes":3000000000},"host":{"bytes":4000000000}},"memories":{"hbm":{"available_bytes":3000000000},"host":{"available_bytes":64000000000}},"links":{"host":{"peers":false,"bytes_forward":2000000000,"bytes_backward":2000000000}}}}
 $ echelon run tests/golden/data/half.yaml -o $T/half >/dev/null 2>&1; echelon run tests/golden/data/half.yaml --set device.links.host.to_device=10GB/s -o $T/whole >/dev/null 2>&1; cd $T && ls half && echelon compare half whole && echelon compare half whole --json
 details.json
 memory.pprof.gz

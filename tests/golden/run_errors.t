@@ -111,6 +111,11 @@ exit 2
 $ ECHELON_LIBCUDA=/nonexistent/libcuda.so.1 echelon validate traces/gpt_offload.v5e --device h100-sxm --engine cuda 2>&1
 echelon: engine cuda: no NVIDIA driver here: /nonexistent/libcuda.so.1: cannot open shared object file: No such file or directory
 exit 1
+$ for more in 'traces/gpt_everything.h100' '--find device.memories.hbm.capacity=1MiB..1GiB' '-o out'; do echelon run traces/gpt_offload.h100 --device h100-sxm --engine cuda $more; done  # one run, no more
+echelon: engine cuda replays one capture on one GPU; ranks run together on the other engines
+echelon: engine cuda replays one case, and searches for none; leave out --find or the engine
+echelon: --output: engine cuda writes no folder; expected --json
+exit 2
 $ echelon validate traces/gpt_offload.v5e --device h100-sxm --repeat 3 2>&1
 echelon validate: --repeat, --cuda and --allocator belong to --engine cuda; --repeat is at least 1
 exit 2

@@ -58,6 +58,22 @@ expect many 3 '<svg '
 expect many 24 '<path '
 expect many 4 'stroke-dasharray="8 4"'
 
+# Of very many the first hundred in each table, the rest once it is asked for; all in the chart, and a small page.
+cat >"$work/long.yaml" <<YAML
+title: A thousand runs
+trace: $PWD/tests/golden/data/stream.ech
+device: $PWD/tests/golden/data/small.yaml
+replay: {engine: native}
+sweep: [{name: to device, path: device.links.host.to_device, values: [$(seq -s ', ' -f x%g 1000)]}]
+YAML
+page long "$work/long.yaml"
+expect long 1 '<svg '
+expect long 1000 '<circle '
+expect long 100 '>bound by '
+expect long 100 'class="stack"'
+expect long 2 '>900 more<'
+[ "$(wc -c <"$work/long/report.html")" -lt 2000000 ] || { echo "long: the page has $(wc -c <"$work/long/report.html") bytes"; failed=1; }
+
 # Nothing differs but what there is: no chart, no order to choose.
 page same capacity
 expect same 0 '<svg '

@@ -943,6 +943,25 @@ START_TEST(a_graph_counts_all_trips_of_its_products)
 }
 END_TEST
 
+START_TEST(another_gpu_than_predicted_for_is_told)
+{
+    static const char *const names[] = {"NVIDIA H100 80GB HBM3", "NVIDIA A10"};
+    fake = ech_test_fake_cuda(NULL);
+    g_setenv("ECH_FAKE_CUDA_NAME", names[_i], TRUE);
+    g_autoptr(EchTrace) trace = streaming_trace((EchBytes)1 << 20);
+    g_autofree char *folder = g_dir_make_tmp("echelon-other-XXXXXX", NULL), *path = g_build_filename(folder, "stream.ech", NULL);
+    g_autoptr(GError) error = NULL;
+    ck_assert_ok(ech_trace_file_write(trace, path, &error), error);
+    const EchExperimentOverrides overrides = {.trace = path, .device = "h100-sxm", .engine = "native"};
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    ck_assert_ok(experiment != NULL, error);
+    g_autoptr(EchCudaValidation) v = ech_validate_cuda(experiment, "repeats=2", 0, NULL, &error);
+    ck_assert_ok(v != NULL, error);
+    g_autofree char *text = ech_cuda_validation_text(v);
+    ck_assert_msg((strstr(text, "- measured on NVIDIA A10, predicted for h100-sxm: ") != NULL) == (_i == 1), "%s", text);
+}
+END_TEST
+
 /* A buffer that is made, worked on and given back, again and again on one queue, each time larger than before. */
 static EchTrace *growing_trace(void)
 {
@@ -1119,7 +1138,7 @@ START_TEST(no_gpu_is_one_clear_error)
     g_autoptr(GError) error = NULL;
     EchCuGpu gpu;
     ck_assert(!ech_cuda_open(ech_cuda_driver(NULL), 0, &gpu, &error));
-    ck_assert_str_eq(error->message, "GPU 0: the driver sees 0; expected an ordinal below that");
+    ck_assert_str_eq(error->message, "the driver is installed but sees no GPU; nvidia-smi and CUDA_VISIBLE_DEVICES tell more");
 }
 END_TEST
 
@@ -1169,6 +1188,7 @@ int main(void)
     tcase_add_test(tests, waiting_needs_no_clock);
     tcase_add_test(tests, a_graph_is_on_the_gpu_before_it_is_timed);
     tcase_add_test(tests, a_graph_counts_all_trips_of_its_products);
+    tcase_add_loop_test(tests, another_gpu_than_predicted_for_is_told, 0, 2);
     tcase_add_loop_test(tests, only_calls_that_the_gpu_waits_for_are_predicted, 0, 3);
     tcase_add_test(tests, freed_memory_is_taken_again_once_it_is_not_in_use);
     tcase_add_test(tests, one_late_copy_is_not_what_a_trace_takes);

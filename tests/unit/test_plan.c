@@ -266,7 +266,7 @@ END_TEST
 
 START_TEST(csv_written_reads_back)
 {
-    const EchMinimallocCsvRow rows[] = {{"a", 0, 5, 100, 16, 48, 0}, {"x \"y\", z", -4, 5, 7, 0, 12, 1}};
+    const EchMinimallocCsvRow rows[] = {{"a", 0, 5, 100, 16, 48, 0, NULL}, {"x \"y\", z", -4, 5, 7, 0, 12, 1, NULL}};
     g_autoptr(GString) out = g_string_new(NULL), heaps = g_string_new(NULL);
     ech_minimalloc_csv_print(out, rows, 2, true, false);
     g_autoptr(EchMinimalloc) table = ech_minimalloc_parse(out->str, out->len, "t.csv", NULL);
