@@ -295,6 +295,7 @@ typedef struct {
     size_t tried; /* goals */
     size_t last;  /* of them, the one that was tried last */
     bool pieces;  /* What was free then was in pieces. */
+    bool roomy;   /* Its numbers are of a run in ROOMY. */
     bool done;
 } Trial;
 
@@ -313,7 +314,8 @@ static void trial_clear(void *data)
 
 typedef struct {
     EchExperiment *experiment;
-    EchCase *base; /* As it is. */
+    EchCase *base;      /* As it is. */
+    const char *memory; /* what it may take; NULL: the device's */
     EchAdvice *advice;
     GArray *trials;         /* Trial */
     bool pytorch, xla, tpu; /* what was captured; xla, and for a TPU */
@@ -763,11 +765,8 @@ static bool learn_needs(Advise *a, GError **error)
             continue;
         }
         t->tried = t->last;
-        char *options = g_steal_pointer(&t->row.options); /* what was tried, not what is asked here */
         EchCase *c = trial_case(a, t, true, error), *roomy = c ? vary_memory(c, ROOMY, error) : NULL;
         ech_case_free(c);
-        g_free(t->row.options);
-        t->row.options = options;
         if (!roomy)
             return false;
         g_ptr_array_add(open, t);
@@ -784,6 +783,7 @@ static bool learn_needs(Advise *a, GError **error)
             continue;
         }
         t->row.run = run_of(a, json_node_get_object(node));
+        t->roomy = true;
         settle(a, t);
     }
     ech_sweep_free(points, open->len);
@@ -1224,14 +1224,28 @@ static int compare_rows(const void *a, const void *b, void *data)
     return (x->run.hbm > y->run.hbm) - (x->run.hbm < y->run.hbm);
 }
 
+/* The memory that a row's numbers are of, where that is not the device's: what schedules, pages and places goes by it. */
+static void tell_memory(const Advise *a, Trial *t, const EchDevice *device)
+{
+    const char *size = t->roomy ? ROOMY : a->memory;
+    EchBytes bytes = 0;
+    if (!size || !t->row.options || !ech_parse_bytes(size, &bytes, NULL))
+        return;
+    bool more = bytes > ech_device_memory(device, "hbm")->capacity;
+    g_autofree char *capacity = more ? g_strdup_printf("--set device.memories.hbm.capacity=%s ", size) : g_strdup("");
+    g_autofree char *options = g_steal_pointer(&t->row.options);
+    t->row.options = g_strdup_printf("%s--set device.memories.hbm.available=%s %s", capacity, size, options);
+}
+
 /* In their order; equal ones as they stand in the table. */
-static void take_rows(Advise *a)
+static void take_rows(Advise *a, const EchDevice *device)
 {
     EchAdvice *advice = a->advice;
     advice->n = a->trials->len;
     advice->rows = g_new(EchAdviceRow, advice->n + 1);
     for (guint i = 0; i < a->trials->len; i++) {
         Trial *t = &g_array_index(a->trials, Trial, i);
+        tell_memory(a, t, device);
         advice->rows[i] = t->row;
         t->row = (EchAdviceRow){0};
     }
@@ -1326,6 +1340,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char 
         return NULL;
     Advise a = {.experiment = experiment,
                 .base = base,
+                .memory = memory,
                 .alone = ech_yaml_get(base->config, "step") != NULL,
                 .advice = advice,
                 .trials = g_array_new(FALSE, TRUE, sizeof(Trial)),
@@ -1371,7 +1386,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char 
     if (ok) {
         allow_policies(&a);
         allow_parts(&a);
-        take_rows(&a);
+        take_rows(&a, result->device);
     }
     g_array_unref(a.trials);
     ech_case_free(a.base);
