@@ -77,6 +77,7 @@ enum { WORTH = 100 };
 /* From which share on of its products that a program makes again its checkpoints have no policy, or one that keeps no product. */
 #define MOST_AGAIN 0.6
 static const char again_whole[] = "remat_and_arguments", again_by_layer[] = "remat_and_arguments_by_layer";
+static const char fetched_later[] = "schedule"; /* of what waits on the host already */
 static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_products[] = "offload_products";
 
 #define JAX_CHECKPOINT "jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False"
@@ -88,6 +89,10 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
 #define OFFLOAD_NAMES                                                                                                                                          \
     JAX_POLICY "save_and_offload_only_these_names(names_which_can_be_saved=[], names_which_can_be_offloaded=[\"big\"], offload_src=\"device\", "               \
                "offload_dst=\"pinned_host\")), in the block x = jax.ad_checkpoint.checkpoint_name(x, \"big\")"
+/* XLA's defaults; what a program of that memory would have been compiled to. */
+#define SCHEDULED                                                                                                                                              \
+    "compile it for a device of that memory: XLA's scheduler keeps what comes from the host to 95 % of it, or of as much as "                                  \
+    "xla_gpu_memory_limit_slop_factor or xla_tpu_scheduler_percent_shared_memory_limit say (compiler_options of .compile())"
 #define STATE "optimizer state (weights come back whole)"
 /* Of a program that trains nothing. */
 #define GIVEN "weights, a cache or what else it is given"
@@ -164,6 +169,7 @@ static const Measure measures[] = {
      NULL,
      NULL,
      ALWAYS},
+    {fetched_later, "what is on host, fetched later", {schedule, NULL}, 1, NULL, SCHEDULED, NULL, NULL, ALWAYS},
     {"shard", "weights and state split (ZeRO-1)", {shard, NULL}, 0, NULL, SHARD, NULL, NULL, ALWAYS},
     {"shard_state", "optimizer state split (ZeRO-1)", {"shard:weights=false", NULL}, 0, NULL, NULL, ZERO_OPTIMIZER, NULL, ALWAYS},
     {"shard_once", "all split, gathered once (ZeRO-2)", {"shard:keep=true", NULL}, 0, NULL, NULL, FULLY_SHARD_ONCE, NULL, ALWAYS},
@@ -878,6 +884,8 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL; /* jax.checkpoint keeps less for a backward pass */
     if (a->xla && a->again >= 0 && a->advice->base.host > 0 && strcmp(m->name, offload_products) == 0)
         return NULL; /* their policy sends arrays to the host already */
+    if (strcmp(m->name, fetched_later) == 0 && (!a->xla || a->advice->base.host == 0))
+        return NULL;
     if (a->twice && strcmp(m->name, blocks_cheap) == 0)
         return NULL; /* PyTorch 2.15: "You are only allowed to backward once on any region computed under selective activation checkpoint" */
     if (m->in_jax && (a->xla ? !*m->in_jax : m->passes[1] == schedule))

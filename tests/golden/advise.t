@@ -149,6 +149,12 @@ run host_bytes : 2097152,
 advised host_bytes : 76055604,
 advised makespan_ps : 13205101143,
 run makespan_ps : 13205101143,
+$ echelon advise traces/adam_moments.h100 --device h100-sxm --memory 2950MiB | sed -n '/make it fit/,/^$/p;/^   1  compile/p;/^   1 .*--pass/p'
+  What would make it fit
+   1  what is on host, fetched later       2.70 GiB  1.53 GiB  58.5 ms    x1.000
+
+   1  compile it for a device of that memory: XLA's scheduler keeps what comes from the host to 95 % of it, or of as much as xla_gpu_memory_limit_slop_factor or xla_tpu_scheduler_percent_shared_memory_limit say (compiler_options of .compile())
+   1  --set device.memories.hbm.available=2950MiB --pass schedule:memory=2950MiB
 $ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB | grep advise
     echelon advise --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB
 $ echelon advise traces/gpt_everything.h100
@@ -188,16 +194,19 @@ $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:w
 
   (*: with arguments donated, too)
    1  --set device.memories.hbm.available=115MiB --pass donate --pass remat:memory=74MiB
-$ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 34MiB | sed -n '/NOT FIT/,/It takes/p;/What may/,/^$/p;/not be enough/,/^$/p'
-  IT DOES NOT FIT. 123 MiB of hbm are needed, 34 MiB are there.
-  Do first: again, and arguments layer by layer (26.3 MiB, 1.91 ms a step): jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False; and optimizer state (weights, too, where a jax.lax.scan runs over their layers) with sharding.with_memory_kind("pinned_host"), and the update in a jax.lax.fori_loop over layers that carries state and weights: of each jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False), what waits on the host through jax.device_put to the device and, updated, back, and jax.lax.dynamic_update_index_in_dim.
+$ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 29MiB | sed -n '/NOT FIT/,/It takes/p;/What may/,/^$/p;/not be enough/,/^$/p'
+  IT DOES NOT FIT. 123 MiB of hbm are needed, 29 MiB are there.
+  Try first: make activations again: jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False.
   It takes 1.08 ms. Its critical path: latency inside kernels 81 %, hbm port 11 %, overhead 7 %.
   What may
-   2  make activations again               31.5 MiB         -  1.13 ms    x1.049
-   3  activations again or all on host     31.8 MiB     2 MiB  1.13 ms    x1.049
-   4  products on host, the rest again     32.3 MiB    24 MiB  1.64 ms    x1.521
-  (of what is made again there are at once at most: 7.52 MiB by 1, 7.52 MiB by 2, 7.52 MiB by 3, 8.39 MiB by 4; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
+   1  make activations again               31.5 MiB         -        -         -
+   2  activations again or all on host     28.1 MiB     2 MiB  1.17 ms    x1.089
+   3  again, and arguments layer by layer  26.3 MiB  5.50 MiB  1.91 ms    x1.772
+   4  products on host, the rest again     31.6 MiB    24 MiB        -         -
+  (of what is made again there are at once at most: 7.52 MiB by 2, 7.52 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
+  (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
+  (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host", shardings), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   What would not be enough
