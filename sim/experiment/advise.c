@@ -77,6 +77,7 @@ enum { WORTH = 100 };
 /* From which share on of its products that a program makes again its checkpoints have no policy, or one that keeps no product. */
 #define MOST_AGAIN 0.6
 static const char again_whole[] = "remat_and_arguments", again_by_layer[] = "remat_and_arguments_by_layer";
+static const char fetched_later[] = "schedule"; /* of what waits on the host already */
 static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_products[] = "offload_products";
 
 #define JAX_CHECKPOINT "jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False"
@@ -88,6 +89,10 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
 #define OFFLOAD_NAMES                                                                                                                                          \
     JAX_POLICY "save_and_offload_only_these_names(names_which_can_be_saved=[], names_which_can_be_offloaded=[\"big\"], offload_src=\"device\", "               \
                "offload_dst=\"pinned_host\")), in the block x = jax.ad_checkpoint.checkpoint_name(x, \"big\")"
+/* XLA's defaults; what a program of that memory would have been compiled to. */
+#define SCHEDULED                                                                                                                                              \
+    "compile it for a device of that memory: XLA's scheduler keeps what comes from the host to 95 % of it, or of as much as "                                  \
+    "xla_gpu_memory_limit_slop_factor or xla_tpu_scheduler_percent_shared_memory_limit say (compiler_options of .compile())"
 #define STATE "optimizer state (weights come back whole)"
 /* Of a program that trains nothing. */
 #define GIVEN "weights, a cache or what else it is given"
@@ -164,6 +169,7 @@ static const Measure measures[] = {
      NULL,
      NULL,
      ALWAYS},
+    {fetched_later, "what is on host, fetched later", {schedule, NULL}, 1, NULL, SCHEDULED, NULL, NULL, ALWAYS},
     {"shard", "weights and state split (ZeRO-1)", {shard, NULL}, 0, NULL, SHARD, NULL, NULL, ALWAYS},
     {"shard_state", "optimizer state split (ZeRO-1)", {"shard:weights=false", NULL}, 0, NULL, NULL, ZERO_OPTIMIZER, NULL, ALWAYS},
     {"shard_once", "all split, gathered once (ZeRO-2)", {"shard:keep=true", NULL}, 0, NULL, NULL, FULLY_SHARD_ONCE, NULL, ALWAYS},
@@ -295,6 +301,7 @@ typedef struct {
     size_t tried; /* goals */
     size_t last;  /* of them, the one that was tried last */
     bool pieces;  /* What was free then was in pieces. */
+    bool roomy;   /* Its numbers are of a run in ROOMY. */
     bool done;
 } Trial;
 
@@ -313,7 +320,8 @@ static void trial_clear(void *data)
 
 typedef struct {
     EchExperiment *experiment;
-    EchCase *base; /* As it is. */
+    EchCase *base;      /* As it is. */
+    const char *memory; /* what it may take; NULL: the device's */
     EchAdvice *advice;
     GArray *trials;         /* Trial */
     bool pytorch, xla, tpu; /* what was captured; xla, and for a TPU */
@@ -763,11 +771,8 @@ static bool learn_needs(Advise *a, GError **error)
             continue;
         }
         t->tried = t->last;
-        char *options = g_steal_pointer(&t->row.options); /* what was tried, not what is asked here */
         EchCase *c = trial_case(a, t, true, error), *roomy = c ? vary_memory(c, ROOMY, error) : NULL;
         ech_case_free(c);
-        g_free(t->row.options);
-        t->row.options = options;
         if (!roomy)
             return false;
         g_ptr_array_add(open, t);
@@ -784,6 +789,7 @@ static bool learn_needs(Advise *a, GError **error)
             continue;
         }
         t->row.run = run_of(a, json_node_get_object(node));
+        t->roomy = true;
         settle(a, t);
     }
     ech_sweep_free(points, open->len);
@@ -878,6 +884,8 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL; /* jax.checkpoint keeps less for a backward pass */
     if (a->xla && a->again >= 0 && a->advice->base.host > 0 && strcmp(m->name, offload_products) == 0)
         return NULL; /* their policy sends arrays to the host already */
+    if (strcmp(m->name, fetched_later) == 0 && (!a->xla || a->advice->base.host == 0))
+        return NULL;
     if (a->twice && strcmp(m->name, blocks_cheap) == 0)
         return NULL; /* PyTorch 2.15: "You are only allowed to backward once on any region computed under selective activation checkpoint" */
     if (m->in_jax && (a->xla ? !*m->in_jax : m->passes[1] == schedule))
@@ -1224,14 +1232,28 @@ static int compare_rows(const void *a, const void *b, void *data)
     return (x->run.hbm > y->run.hbm) - (x->run.hbm < y->run.hbm);
 }
 
+/* The memory that a row's numbers are of, where that is not the device's: what schedules, pages and places goes by it. */
+static void tell_memory(const Advise *a, Trial *t, const EchDevice *device)
+{
+    const char *size = t->roomy ? ROOMY : a->memory;
+    EchBytes bytes = 0;
+    if (!size || !t->row.options || !ech_parse_bytes(size, &bytes, NULL))
+        return;
+    bool more = bytes > ech_device_memory(device, "hbm")->capacity;
+    g_autofree char *capacity = more ? g_strdup_printf("--set device.memories.hbm.capacity=%s ", size) : g_strdup("");
+    g_autofree char *options = g_steal_pointer(&t->row.options);
+    t->row.options = g_strdup_printf("%s--set device.memories.hbm.available=%s %s", capacity, size, options);
+}
+
 /* In their order; equal ones as they stand in the table. */
-static void take_rows(Advise *a)
+static void take_rows(Advise *a, const EchDevice *device)
 {
     EchAdvice *advice = a->advice;
     advice->n = a->trials->len;
     advice->rows = g_new(EchAdviceRow, advice->n + 1);
     for (guint i = 0; i < a->trials->len; i++) {
         Trial *t = &g_array_index(a->trials, Trial, i);
+        tell_memory(a, t, device);
         advice->rows[i] = t->row;
         t->row = (EchAdviceRow){0};
     }
@@ -1326,6 +1348,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char 
         return NULL;
     Advise a = {.experiment = experiment,
                 .base = base,
+                .memory = memory,
                 .alone = ech_yaml_get(base->config, "step") != NULL,
                 .advice = advice,
                 .trials = g_array_new(FALSE, TRUE, sizeof(Trial)),
@@ -1371,7 +1394,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char 
     if (ok) {
         allow_policies(&a);
         allow_parts(&a);
-        take_rows(&a);
+        take_rows(&a, result->device);
     }
     g_array_unref(a.trials);
     ech_case_free(a.base);

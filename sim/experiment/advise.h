@@ -27,7 +27,7 @@ typedef struct {
     const char *name;    /**< "remat", "offload_arguments", "device", "captured" */
     char *label;         /**< What it does, for people. */
     const char *in_code; /**< How such a program says so, or NULL. */
-    char *options;       /**< What to add to `echelon run`: "--pass remat:memory=24GiB". */
+    char *options;       /**< What to add to `echelon run` for these numbers: "--pass remat:memory=24GiB", and the memory they are of, where that is another. */
     EchAdviceRun run;
     bool donated;  /**< Tried with what results can replace donated, too. */
     bool growing;  /**< Tried with segments of PyTorch's allocator that grow, too. */

@@ -101,6 +101,7 @@ typedef struct {
     const OffloadOptions *o;
     EchUsers users;
     EchId backward; /* Activations: first op of an XLA program's backward pass; ECH_NONE: none is told. */
+    EchId *home;    /* Arguments, per buffer: its like on the host, from which it is copied; else ECH_NONE. */
     EchId *waiter;  /* Per op of another queue: the first that waits for it of the queue that computes; that itself where none does, and of other ops. */
     GArray *arrays; /* Array */
     GArray *stays;  /* Stay */
@@ -388,6 +389,46 @@ static void share_out(const Pass *p, const Array *a)
     made->part = made->at.slices || n != made->times ? 0 : sum / n;
 }
 
+/* The buffer that the host has for good of which op @op copies all to @buffer, as much; ECH_NONE: it does anything else. */
+static EchId copied_from_host(const EchSurvey *s, EchId op, EchId buffer)
+{
+    const EchOp *o = &s->ops[op];
+    EchId from = ECH_NONE;
+    for (uint32_t u = o->first_use; o->kind == ECH_OP_COPY && s->region[op] == ECH_NONE && o->n_deps > 0 && u < o->first_use + o->n_uses; u++) {
+        const EchBuffer *other = &s->buffers[s->uses[u].buffer];
+        if (s->uses[u].access == ECH_READ && other->resident && ech_survey_is_host(s, other->memory) && other->alias_of == ECH_NONE &&
+            other->bytes == s->buffers[buffer].bytes && s->uses[u].bytes == other->bytes)
+            from = s->uses[u].buffer;
+    }
+    return from;
+}
+
+/* Whether @op brings an argument from its like on the host, where it has been made anew (an optimizer that runs there): nothing is to bring where that waits.
+ */
+static bool brings_home(const Pass *p, EchId op)
+{
+    const EchOp *o = &p->s.ops[op];
+    bool brings = false;
+    for (uint32_t u = o->first_use; o->kind == ECH_OP_COPY && u < o->first_use + o->n_uses; u++) {
+        EchId to = p->s.uses[u].access == ECH_WRITE ? p->s.uses[u].buffer : ECH_NONE;
+        brings |= to != ECH_NONE && p->home[to] != ECH_NONE && copied_from_host(&p->s, op, to) == p->home[to];
+    }
+    return brings;
+}
+
+static void find_homes(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    for (EchId b = 0; b < s->n_buffers; b++) {
+        bool argument = p->o->what == WHAT_ARGUMENTS && is_asked_for(p, b, false);
+        p->home[b] = ECH_NONE;
+        for (uint32_t u = p->users.first[b]; argument && u < p->users.first[b + 1]; u++) {
+            EchId from = copied_from_host(s, p->users.op[u], b);
+            p->home[b] = from != ECH_NONE && p->home[b] == ECH_NONE ? from : p->home[b];
+        }
+    }
+}
+
 static Reason plan_array(Pass *p, Array *a)
 {
     const EchSurvey *s = &p->s;
@@ -398,6 +439,8 @@ static Reason plan_array(Pass *p, Array *a)
     Event before = {0};
     for (uint32_t at = p->users.first[a->buffer]; at < p->users.first[a->buffer + 1]; n++) {
         Event e = next_event(p, a, &at);
+        if (brings_home(p, e.op))
+            continue;
         Stay stay = {.array = p->arrays->len, .at = e, .until = e.until, .times = 1};
         stay.at.reads &= a->n_stays > 0 || s->buffers[a->buffer].resident; /* nothing is there before */
         if (a->n_stays > 0) {
@@ -1028,6 +1071,17 @@ static void run_ends(Writer *w, EchId i)
     }
 }
 
+/* What op @i would have brought is there when that is done which it waited for last. */
+static EchId stay_home(Writer *w, EchId i)
+{
+    const EchSurvey *s = &w->p->s;
+    const EchOp *o = &s->ops[i];
+    EchId done = w->e.map[s->deps[o->first_dep + o->n_deps - 1].op];
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
+        w->stored[s->uses[u].buffer] = s->uses[u].access == ECH_WRITE ? done : w->stored[s->uses[u].buffer];
+    return done;
+}
+
 static void write_ops(Writer *w)
 {
     const EchSurvey *s = &w->p->s;
@@ -1042,7 +1096,7 @@ static void write_ops(Writer *w)
         if (i == s->n)
             break;
         if (w->dropped[i]) {
-            w->e.map[i] = w->e.last_core;
+            w->e.map[i] = brings_home(w->p, i) ? stay_home(w, i) : w->e.last_core;
             continue;
         }
         make_room(w, i);
@@ -1078,6 +1132,10 @@ static void move_arrays(Writer *w)
             continue;
         EchBuffer *buffer = ech_trace_builder_peek_buffer(w->b, a->buffer);
         ech_edit_move_buffer(buffer, w->host);
+        for (uint32_t u = p->users.first[a->buffer]; u < p->users.first[a->buffer + 1]; u++)
+            w->dropped[p->users.op[u]] |= brings_home(p, p->users.op[u]);
+        if (p->home[a->buffer] != ECH_NONE)
+            ech_trace_builder_peek_buffer(w->b, p->home[a->buffer])->alias_of = a->buffer;
         for (uint32_t j = a->first_stay; j < a->first_stay + a->n_stays; j++) {
             if (stay_of(p, j)->fills) {
                 w->dropped[stay_of(p, j)->at.op] = true;
@@ -1239,6 +1297,8 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     p->given = g_array_new(FALSE, FALSE, sizeof(Given));
     ech_users_init(&p->users, &p->s, false, false);
     find_waiters(p);
+    p->home = g_new(EchId, p->s.n_buffers + 1);
+    find_homes(p);
     p->backward = p->o->what == WHAT_ACTIVATIONS ? find_backward(&p->s) : ECH_NONE;
     find_arrays(p);
     choose(p, diag);
@@ -1253,6 +1313,7 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     g_array_unref(p->arrays);
     g_array_unref(p->stays);
     g_array_unref(p->given);
+    g_free(p->home);
     g_free(p->waiter);
     ech_users_clear(&p->users);
     ech_survey_clear(&p->s);

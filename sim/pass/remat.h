@@ -256,6 +256,13 @@ const EchRematLoop *ech_remat_loop(EchRemat *remat, EchId loop);
 void ech_remat_gather(const EchRemat *remat, const EchRematInput *input, GArray *ret_inputs, GArray *ret_ops);
 /** The same for all inputs of run @run. */
 void ech_remat_gather_run(const EchRemat *remat, uint32_t run, GArray *ret_inputs, GArray *ret_ops);
+/** Lets what compilers fuse run inside what reads it, of a plan for the arrays @chosen. */
+void ech_remat_fuse(EchRemat *remat, const GArray *chosen);
+/** The same, on a GPU, of ops of loops that stay in their places but whose readers, or what they read, are others by the plan: how many. They are added to it,
+ * as runs of their own, to @dropped (per op), and what stands for what they made to @stands (per buffer: an EchRematInput or UINT32_MAX). */
+uint32_t ech_remat_fuse_left(EchRemat *remat, bool *dropped, uint32_t *stands);
+/** @buffer stays until op @until - 1, or the loop at its level that this is in, is over. */
+void ech_remat_keep_longer(EchRemat *remat, EchId buffer, EchId until);
 
 /** Plans that what @along says runs again; what cannot, does not. */
 void ech_remat_make_along(EchRemat *remat, const EchRematAlong *along);

@@ -268,7 +268,7 @@ static EchId copy_of_slice(const EchRemat *r, const EchRematArray *a, EchId op)
                r->writers.first[to + 1] == r->writers.first[to] + 1 && r->alloc[to] != ECH_NONE && r->free[to] != ECH_NONE && r->free[to] > op &&
                s->region[r->alloc[to]] == a->used_in && r->first_within[to] == ECH_NONE;
     for (uint32_t u = own ? r->users.first[to] : 0; own && u < r->users.first[to + 1]; u++)
-        own = s->ops[r->users.op[u]].kind == ECH_OP_KERNEL && r->users.op[u] >= op && r->users.op[u] < s->end[a->used_in];
+        own = (s->ops[r->users.op[u]].kind == ECH_OP_KERNEL || r->users.op[u] == op) && r->users.op[u] >= op && r->users.op[u] < s->end[a->used_in];
     return own ? to : ECH_NONE;
 }
 

@@ -4,9 +4,6 @@
 
 #define ON_CHIP_ALIGNMENT 1024
 
-/* Ops that run inside one that reads them: a fusion of more would be slower than what it saves; assumed. It bounds what a plan takes, too. */
-#define MOST_INSIDE 64
-
 gint ech_remat_compare_back(gconstpointer x, gconstpointer y, gpointer data)
 {
     const EchRemat *r = data;
@@ -23,133 +20,9 @@ static gint compare_site(gconstpointer x, gconstpointer y, gpointer data)
     return i != j ? (i < j ? -1 : 1) : (a > b) - (a < b);
 }
 
-void ech_remat_gather(const EchRemat *remat, const EchRematInput *input, GArray *ret_inputs, GArray *ret_ops)
+void ech_remat_keep_longer(EchRemat *remat, EchId buffer, EchId until)
 {
-    const EchRematRun *run = input->kind == ECH_REMAT_VALUE ? ech_remat_run(remat, ech_remat_value(remat, input->id)->run) : NULL;
-    if (run == NULL || !run->fused) {
-        for (guint k = 0; k < ret_inputs->len; k++) {
-            EchRematInput *known = &g_array_index(ret_inputs, EchRematInput, k);
-            if (known->kind == input->kind && known->id == input->id) {
-                known->bytes = MAX(known->bytes, input->bytes);
-                return;
-            }
-        }
-        g_array_append_vals(ret_inputs, input, 1);
-        return;
-    }
-    for (guint k = 0; k < ret_ops->len; k++)
-        if (g_array_index(ret_ops, EchId, k) == run->op)
-            return;
-    g_array_append_val(ret_ops, run->op);
-    for (uint32_t i = run->first_input; i < run->first_input + run->n_inputs; i++)
-        ech_remat_gather(remat, ech_remat_input(remat, i), ret_inputs, ret_ops);
-}
-
-void ech_remat_gather_run(const EchRemat *remat, uint32_t run, GArray *ret_inputs, GArray *ret_ops)
-{
-    const EchRematRun *at = ech_remat_run(remat, run);
-    for (uint32_t i = at->first_input; i < at->first_input + at->n_inputs; i++)
-        ech_remat_gather(remat, ech_remat_input(remat, i), ret_inputs, ret_ops);
-}
-
-/* Readers of a value among repeated ops and late users. */
-typedef struct {
-    uint32_t n;
-    EchId last;
-    bool fit; /* All could take over what makes it. */
-} Readers;
-
-/* Whether a compiler fuses what makes an input of @op into it: XLA's for TPUs does so for products too, that for GPUs seldom. Recorded kernels, and those
- * that a program asks for one by one, are what they were. */
-static bool takes_over(const EchRemat *r, EchId op)
-{
-    const EchSurvey *s = r->s;
-    bool eager = ech_trace_get_property(s->t, "host_order") != NULL, tpu = s->device != NULL && ech_device_memory_kind(s->device, ECH_MEM_VECTOR) != NULL;
-    return s->ops[op].kind == ECH_OP_KERNEL && !eager && s->ops[op].recorded.duration == ECH_TIME_NONE && (tpu || !ech_survey_has_products(s, op));
-}
-
-static void find_readers(const EchRemat *r, const GArray *chosen, Readers *readers)
-{
-    const EchSurvey *s = r->s;
-    g_autoptr(GArray) users = g_array_new(FALSE, FALSE, sizeof(EchRematUser));
-    for (guint k = 0; k < r->values->len; k++)
-        readers[k] = (Readers){.fit = true, .last = ech_remat_run(r, ech_remat_value(r, k)->run)->site};
-    for (guint k = 0; k < r->runs->len; k++) {
-        const EchRematRun *run = ech_remat_run(r, k);
-        for (uint32_t i = run->first_input; i < run->first_input + run->n_inputs; i++) {
-            const EchRematInput *input = ech_remat_input(r, i);
-            if (input->kind != ECH_REMAT_VALUE)
-                continue;
-            Readers *of = &readers[input->id];
-            of->n++;
-            of->last = MAX(of->last, run->site);
-            of->fit &= takes_over(r, run->op) && run->region == ech_remat_value(r, input->id)->region;
-        }
-    }
-    for (guint k = 0; k < chosen->len; k++) {
-        const EchRematArray *a = ech_remat_array(r, g_array_index(chosen, uint32_t, k));
-        const EchRematInput *input = ech_remat_input(r, a->stand);
-        if (input->kind != ECH_REMAT_VALUE)
-            continue;
-        Readers *of = &readers[input->id];
-        g_array_set_size(users, 0);
-        ech_remat_late_users(r, a, users);
-        for (guint u = 0; u < users->len; u++) {
-            EchId op = g_array_index(users, EchRematUser, u).op;
-            of->n++;
-            of->last = MAX(of->last, op);
-            of->fit &= takes_over(r, op) && s->region[op] == ech_remat_value(r, input->id)->region;
-        }
-    }
-}
-
-/* Whether a compiler would have run @run inside what reads its values: ops without products or reductions, where that moves fewer bytes. */
-static bool is_better_inside(const EchRemat *r, const EchRematRun *run, const Readers *readers, const GArray *inputs)
-{
-    EchBytes read = 0, stored = 0;
-    uint32_t n = 0;
-    for (guint i = 0; i < inputs->len; i++)
-        read = ech_bytes_add(read, g_array_index(inputs, EchRematInput, i).bytes);
-    for (uint32_t v = run->value; v != UINT32_MAX; v = ech_remat_value(r, v)->next) {
-        const EchRematValue *value = ech_remat_value(r, v);
-        const Readers *of = &readers[v];
-        if (value->over != UINT32_MAX || !of->fit || of->n == 0)
-            return false;
-        for (guint i = 0; i < inputs->len; i++) {
-            const EchRematInput *input = &g_array_index(inputs, EchRematInput, i);
-            if (input->bytes > ech_bytes_mul(value->bytes, 2) || input->kind == ECH_REMAT_KEPT ||
-                (input->kind == ECH_REMAT_DIRECT && !ech_remat_is_there(r, input->id, run->site, of->last)))
-                return false;
-        }
-        n += of->n;
-        stored = ech_bytes_add(stored, ech_bytes_mul(value->bytes, of->n + 1));
-    }
-    /* Each reader's reads, against read, write and each reader's read. */
-    return ech_bytes_mul(read, n) < ech_bytes_add(read, stored);
-}
-
-/* Lets what compilers fuse run inside what reads it. */
-static void fuse(EchRemat *r, const GArray *chosen)
-{
-    const EchSurvey *s = r->s;
-    g_autofree Readers *readers = g_new(Readers, r->values->len + 1);
-    g_autoptr(GArray) inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput)), ops = g_array_new(FALSE, FALSE, sizeof(EchId));
-    find_readers(r, chosen, readers);
-    for (guint k = 0; k < r->order->len; k++) {
-        uint32_t index = g_array_index(r->order, uint32_t, k);
-        EchRematRun *run = ech_remat_run(r, index);
-        if (s->ops[run->op].kind != ECH_OP_KERNEL || ech_survey_has_products(s, run->op))
-            continue;
-        g_array_set_size(inputs, 0);
-        g_array_set_size(ops, 0);
-        ech_remat_gather_run(r, index, inputs, ops);
-        run->fused = ops->len < MOST_INSIDE && is_better_inside(r, run, readers, inputs);
-    }
-}
-
-/* @buffer stays until op @until - 1, or the loop at its level that this is in, is over. */
-static void keep_longer(EchRemat *r, EchId buffer, EchId until)
-{
+    EchRemat *r = remat;
     EchId end = ech_survey_after(r->s, ech_survey_at_level(r->s, until - 1, r->s->buffers[buffer].loop));
     uint32_t *known = &r->longer_of[buffer];
     EchRematLonger longer = {buffer, end};
@@ -163,7 +36,7 @@ static void keep_longer(EchRemat *r, EchId buffer, EchId until)
 static void extend(EchRemat *r, const EchRematInput *input, uint32_t reader, EchId region, EchId until)
 {
     if (input->kind == ECH_REMAT_KEPT)
-        keep_longer(r, input->id, until);
+        ech_remat_keep_longer(r, input->id, until);
     if (input->kind != ECH_REMAT_VALUE)
         return;
     EchRematValue *value = ech_remat_value(r, input->id);
@@ -246,7 +119,7 @@ static EchRematReason plan_for(EchRemat *r, const GArray *chosen)
     for (uint32_t k = 0; k < r->runs->len; k++)
         g_array_append_val(r->order, k);
     g_array_sort_with_data(r->order, compare_site, r);
-    fuse(r, chosen);
+    ech_remat_fuse(r, chosen);
     find_ends(r, chosen);
     return ECH_REMAT_OK;
 }

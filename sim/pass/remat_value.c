@@ -53,7 +53,8 @@ EchId ech_remat_copied(const EchSurvey *survey, EchId op, EchId buffer, bool bac
     const EchOp *o = &s->ops[op];
     uint32_t n[2] = {0, 0}, other = UINT32_MAX;
     EchAccess given = back ? ECH_WRITE : ECH_READ;
-    if (o->kind != ECH_OP_KERNEL || o->n_work > 0)
+    bool in_line = o->kind == ECH_OP_COPY && o->queue == s->core && o->memory_from == s->hbm && o->memory_to == s->hbm;
+    if ((o->kind != ECH_OP_KERNEL && !in_line) || o->n_work > 0)
         return ECH_NONE;
     /* The n-th that it reads goes to the n-th that it writes. */
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {

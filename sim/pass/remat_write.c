@@ -279,6 +279,18 @@ static const EchGpuLaunch *launch_of(const Writer *w, EchId op)
     return known;
 }
 
+/* Arrays of at least a byte for each element of @launch that the last op reads. */
+static uint64_t arrays_read(const Writer *w, const EchGpuLaunch *launch)
+{
+    const EchOp *now = ech_trace_builder_peek_op(w->b, (EchId)ech_trace_builder_n_ops(w->b) - 1);
+    uint64_t n = 0;
+    for (uint32_t u = 0; u < now->n_uses; u++) {
+        const EchUse *use = ech_trace_builder_peek_use(w->b, now->first_use + u);
+        n += use->access == ECH_READ && launch->elements > 0 && use->bytes >= launch->elements;
+    }
+    return n;
+}
+
 /* The last op, which was @op, also does what is fused into it: issues its instructions on a GPU; elsewhere it takes no less than the units do for all of it. */
 static void take_in(Writer *w, EchId op)
 {
@@ -299,6 +311,8 @@ static void take_in(Writer *w, EchId op)
         now->estimate = MAX(now->estimate, MIN(ech_time_add(work, more), ech_time_add(now->estimate, more)));
     if (was == NULL)
         return;
+    if (launch.kind == ECH_GPU_SOFTMAX_WARP && was->kind != launch.kind)
+        ech_gpu_launch_fit_rows(&launch, arrays_read(w, &launch), was->kind == ECH_GPU_ELEMENTWISE);
     g_autofree char *text = ech_gpu_launch_change(ech_trace_string(s->t, s->ops[op].launch), &launch);
     EchId printed = ech_trace_builder_string(w->b, text, -1);
     ech_trace_builder_peek_op(w->b, (EchId)ech_trace_builder_n_ops(w->b) - 1)->launch = printed;
@@ -891,7 +905,7 @@ static gint compare_gone(gconstpointer x, gconstpointer y, gpointer data)
     return i != j ? (i < j ? -1 : 1) : (a > b) - (a < b);
 }
 
-static void say(const Writer *w, EchDiag *diag)
+static void say(const Writer *w, uint32_t n_left, EchDiag *diag)
 {
     const EchRemat *r = w->r;
     uint32_t n = 0, fused = 0, idle = 0, loops = 0;
@@ -913,6 +927,7 @@ static void say(const Writer *w, EchDiag *diag)
     }
     for (EchId i = 0; i < w->s->n; i++)
         idle += w->dropped[i] && w->s->ops[i].kind == ECH_OP_KERNEL;
+    idle -= n_left;
     g_autofree char *all = ech_format_bytes(bytes), *stacked = ech_format_bytes(carried), *kept = ech_format_bytes(results),
                     *time = ech_format_time(ech_time_add(ech_remat_time(r), w->along_time));
     g_autofree char *inside = fused > 0 ? g_strdup_printf(", and %u inside those that read them", fused) : g_strdup("");
@@ -922,6 +937,9 @@ static void say(const Writer *w, EchDiag *diag)
                     kernels, kernels == 1 ? "" : "s", whole, time, inside);
     if (idle > 0)
         ech_diag_remark(diag, "remat: %u kernel%s that made only what is not kept %s gone", idle, idle == 1 ? "" : "s", idle == 1 ? "is" : "are");
+    if (n_left > 0)
+        ech_diag_remark(diag, "remat: %u kernel%s run%s inside those that read what %s, which is kept no more", n_left, n_left == 1 ? "" : "s",
+                        n_left == 1 ? "s" : "", n_left == 1 ? "it makes" : "they make");
     if (carried > 0)
         ech_diag_remark(diag, "remat: %s are kept of what iterations begin with", stacked);
     if (results > 0)
@@ -986,20 +1004,12 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     w->inputs = g_array_new(FALSE, FALSE, sizeof(EchRematInput));
     w->fused = g_array_new(FALSE, FALSE, sizeof(EchId));
     w->launches = g_hash_table_new_full(NULL, NULL, NULL, g_free);
-    for (uint32_t k = 0; k < r->values->len; k++)
-        if (!ech_remat_run(r, ech_remat_value(r, k)->run)->fused && ech_remat_value(r, k)->until > ech_remat_run(r, ech_remat_value(r, k)->last_run)->site)
-            add_end(w, ech_remat_value(r, k)->until, ech_remat_value(r, k)->region, k, ECH_NONE);
-    for (uint32_t k = 0; k < r->longer->len; k++) {
-        const EchRematLonger *l = ech_remat_longer(r, k);
-        add_end(w, l->until, s->buffers[l->buffer].loop, UINT32_MAX, l->buffer);
-    }
     w->gone = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (uint32_t k = 0; k < r->arrays->len; k++)
         if (ech_remat_array(r, k)->chosen) {
             g_array_append_val(w->arrays, k);
             keep_no_more(ech_trace_builder_peek_buffer(builder, ech_remat_array(r, k)->buffer));
         }
-    g_array_sort(w->ends, compare_end);
     g_array_sort_with_data(w->arrays, ech_remat_compare_back, r);
     const EchMemory *on_chip = s->device != NULL ? ech_device_memory_kind(s->device, ECH_MEM_VECTOR) : NULL;
     w->on_chip = on_chip != NULL ? ech_trace_find_memory(s->t, on_chip->name) : ECH_NONE;
@@ -1014,6 +1024,16 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     }
     drop_idle(w);
     drop_copies(w);
+    const guint n_runs = r->runs->len, n_values = r->values->len, n_inputs = r->inputs->len;
+    uint32_t n_left = ech_remat_fuse_left(r, w->dropped, w->input);
+    for (uint32_t k = 0; k < r->values->len; k++)
+        if (!ech_remat_run(r, ech_remat_value(r, k)->run)->fused && ech_remat_value(r, k)->until > ech_remat_run(r, ech_remat_value(r, k)->last_run)->site)
+            add_end(w, ech_remat_value(r, k)->until, ech_remat_value(r, k)->region, k, ECH_NONE);
+    for (uint32_t k = 0; k < r->longer->len; k++) {
+        const EchRematLonger *l = ech_remat_longer(r, k);
+        add_end(w, l->until, s->buffers[l->buffer].loop, UINT32_MAX, l->buffer);
+    }
+    g_array_sort(w->ends, compare_end);
     for (uint32_t k = 0; k < r->arrays->len; k++) {
         const EchRematArray *a = ech_remat_array(r, k);
         if (a->chosen && a->made_in == ECH_NONE && w->reads[a->buffer] > 0)
@@ -1027,8 +1047,12 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     if (r->in_graph)
         ech_trace_builder_set_property(builder, "graph_takes_up_to", ECH_REMAT_GRAPH_MARGIN);
     EchTrace *out = ech_trace_builder_finish(builder, error);
+    /* Of the plan, which may be written again. */
+    g_array_set_size(r->runs, n_runs);
+    g_array_set_size(r->values, n_values);
+    g_array_set_size(r->inputs, n_inputs);
     if (out != NULL)
-        say(w, diag);
+        say(w, n_left, diag);
     ech_edit_clear(&w->e);
     g_free(w->input);
     g_free(w->slice);

@@ -399,13 +399,6 @@ static bool has_arrays(const EchProgram *p, EchId id)
     return false;
 }
 
-void ech_gpu_launch_take_in(EchGpuLaunch *launch, const EchGpuLaunch *inside)
-{
-    double moves = inside->kind == ECH_GPU_REDUCE ? PLAIN / 2 : PLAIN, own = MAX((double)inside->instructions - moves, 0);
-    if (launch->instructions > 0 && launch->elements > 0)
-        launch->instructions = whole((double)launch->instructions + own * (double)inside->elements / (double)launch->elements);
-}
-
 static void loop(const EchProgram *p, EchId id, uint32_t sms, EchGpuLaunch *ret)
 {
     uint64_t elements = written_elements(p, id);
@@ -806,6 +799,41 @@ static uint32_t tile_registers(uint64_t elements, uint64_t blocks, uint32_t thre
     uint64_t each = blocks > 0 && threads > 0 ? ech_div_up(elements, ech_bytes_mul(blocks, threads)) : 0;
     uint64_t held = reduces == 0 ? 0 : arrays + (reduces > 1 && keeps ? 1 : 0);
     return (uint32_t)CLAMP(24 + ech_bytes_mul(each, held), 24u, 255u);
+}
+
+/* Of a kernel's instructions an element those that load and store it. */
+static double moving(const EchGpuLaunch *launch)
+{
+    return launch->kind == ECH_GPU_SOFTMAX_WARP ? TILED : launch->kind == ECH_GPU_REDUCE ? PLAIN / 2 : PLAIN;
+}
+
+void ech_gpu_launch_take_in(EchGpuLaunch *launch, const EchGpuLaunch *inside)
+{
+    double own = MAX((double)inside->instructions - moving(inside), 0);
+    bool sums = launch->kind == ECH_GPU_REDUCE;
+    if (launch->instructions > 0 && launch->elements > 0)
+        launch->instructions = whole((double)launch->instructions + own * (double)inside->elements / (double)launch->elements);
+    if (launch->kind == ECH_GPU_SOFTMAX_WARP)
+        launch->trips = (uint16_t)MIN(launch->trips + (inside->kind == ECH_GPU_REDUCE), 8);
+    if (inside->kind != ECH_GPU_SOFTMAX_WARP || (!sums && launch->kind != ECH_GPU_ELEMENTWISE))
+        return;
+    EchGpuLaunch rows = *inside;
+    rows.elements = launch->elements;
+    rows.operand_bytes = launch->operand_bytes;
+    rows.instructions = whole((double)launch->instructions - moving(launch) + TILED);
+    rows.trips = (uint16_t)MIN(inside->trips + sums, 8);
+    *launch = rows;
+}
+
+void ech_gpu_launch_fit_rows(EchGpuLaunch *launch, uint64_t arrays, bool keeps)
+{
+    for (;;) {
+        launch->registers = tile_registers(launch->elements, ech_gpu_blocks(launch), launch->block[0], arrays, MAX(launch->trips, 1u) - 1u, keeps);
+        if (launch->registers < 255 || launch->block[0] <= 32 || launch->grid[0] > UINT32_MAX / 4)
+            return;
+        launch->block[0] /= 2;
+        launch->grid[0] *= 4;
+    }
 }
 
 enum { FOR_RESULT = 1, FOR_REDUCTION = 2 };

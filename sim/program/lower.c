@@ -325,8 +325,19 @@ static EchId copy_queue(Lowerer *l, const char *from, const char *to)
     return queue_named(l, name, ECH_QUEUE_COPY);
 }
 
-/* A transfer from @from's buffer to @to's, started where the core is now. */
-static void copy(Lowerer *l, EchId id, EchId from_buffer, int32_t from, EchId to_buffer, int32_t to, EchBytes bytes)
+static void wait_for(Lowerer *l, EchId id, EchId started)
+{
+    EchOp op = ech_op_init(started == ECH_NONE ? ECH_OP_MARK : ECH_OP_WAIT);
+    (void)add_op(l, op, &l->p->instructions[id], l->core);
+    if (started != ECH_NONE)
+        ech_trace_builder_dep(l->b, started, 0);
+}
+
+/* A transfer from @from's buffer to @to's, started where the core is now. @in_graph: XLA puts the body of a loop into a CUDA graph, slices that move of
+ * themselves included, and lets its commands run one after the other (xla_gpu_enable_command_buffer, xla_gpu_command_buffer_scheduling_mode; JAX 0.11.2 on an
+ * H100 and an H200, jax_profile.xplane.pb.gz in traces/gpu_h100-sxm and gpu_h200): what follows waits. Within the device such a copy is a kernel (memcpy128),
+ * which begins 0.1 to 0.3 us after the one before, as the next does after it. */
+static void copy(Lowerer *l, EchId id, EchId from_buffer, int32_t from, EchId to_buffer, int32_t to, EchBytes bytes, bool in_graph)
 {
     const EchInstruction *i = &l->p->instructions[id];
     const char *from_name = ech_lower_memory_name(l, from), *to_name = ech_lower_memory_name(l, to);
@@ -340,13 +351,20 @@ static void copy(Lowerer *l, EchId id, EchId from_buffer, int32_t from, EchId to
     op.bytes = bytes;
     op.bytes_origin = ECH_KNOWN;
     EchId before = l->last_core;
-    l->started[id] = add_op(l, op, i, copy_queue(l, from_name, to_name));
-    if (before != ECH_NONE)
+    bool by_kernel = in_graph && op.memory_from == op.memory_to;
+    EchId started = add_op(l, op, i, by_kernel ? l->core : copy_queue(l, from_name, to_name));
+    if (before != ECH_NONE && !by_kernel)
         ech_trace_builder_dep(l->b, before, 0);
     if (from_buffer != ECH_NONE && to_buffer != ECH_NONE) {
         ech_trace_builder_use(l->b, from_buffer, ECH_READ, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
         ech_trace_builder_use(l->b, to_buffer, ECH_WRITE, bytes, ECH_PATTERN_STREAM, ECH_KNOWN);
     }
+    if (in_graph)
+        ech_diag_note(l->diag, "copies_in_order_of_a_graph", 1);
+    else
+        l->started[id] = started;
+    if (in_graph && !by_kernel)
+        wait_for(l, id, started);
 }
 
 /* The host's program and the device hand arrays over (callbacks, infeed and outfeed): over the link, whatever the host then does with them. What goes to other
@@ -359,7 +377,7 @@ static void hand_over(Lowerer *l, EchId id, EchId shape, bool to_host)
     const char *text = ech_program_attribute(&l->p->instructions[id], "frontend_attributes", &n);
     bool slices = text && g_strstr_len(text, (gssize)n, "_xla_host_transfer_handler_name=\"xla_megascale_runtime\"");
     ech_diag_note(l->diag, slices ? "arrays_handed_to_and_from_other_slices" : "arrays_handed_to_and_from_the_host", 1);
-    copy(l, id, ECH_NONE, to_host ? ECH_SPACE_HBM : ECH_SPACE_HOST, ECH_NONE, to_host ? ECH_SPACE_HOST : ECH_SPACE_HBM, bytes);
+    copy(l, id, ECH_NONE, to_host ? ECH_SPACE_HBM : ECH_SPACE_HOST, ECH_NONE, to_host ? ECH_SPACE_HOST : ECH_SPACE_HBM, bytes, false);
 }
 
 static bool is_host_transfer(const EchInstruction *i)
@@ -367,14 +385,6 @@ static bool is_host_transfer(const EchInstruction *i)
     size_t n;
     const char *text = i->opcode == ECH_HLO_SEND || i->opcode == ECH_HLO_RECV ? ech_program_attribute(i, "is_host_transfer", &n) : NULL;
     return text && n == strlen("true") && memcmp(text, "true", n) == 0;
-}
-
-static void wait_for(Lowerer *l, EchId id, EchId started)
-{
-    EchOp op = ech_op_init(started == ECH_NONE ? ECH_OP_MARK : ECH_OP_WAIT);
-    (void)add_op(l, op, &l->p->instructions[id], l->core);
-    if (started != ECH_NONE)
-        ech_trace_builder_dep(l->b, started, 0);
 }
 
 /* The op that the start behind a done's operand made; the chain of updates is followed. */
@@ -672,17 +682,6 @@ static uint32_t update_operand(const EchProgram *p, const EchInstruction *i, uin
     return skip + 1;
 }
 
-/* XLA puts the body of a loop into a CUDA graph, slices that move of themselves included, and lets its commands run one after the other
- * (xla_gpu_enable_command_buffer, xla_gpu_command_buffer_scheduling_mode; JAX 0.11.2 on an H100, traces/gpu_h100-sxm/jax_profile.xplane.pb.gz): what follows
- * waits. Copies of whole arrays (copy-start) are in no graph. */
-static void in_order(Lowerer *l, EchId id)
-{
-    if (!l->in_graph || l->started[id] == ECH_NONE)
-        return;
-    wait_for(l, id, l->started[id]);
-    ech_diag_note(l->diag, "copies_in_order_of_a_graph", 1);
-}
-
 /* First position below the result's member {1}, and the outer operand that holds the bytes that move. */
 static void async_start(Lowerer *l, EchId id)
 {
@@ -720,15 +719,13 @@ static void async_start(Lowerer *l, EchId id)
         EchId update = ech_program_operand(p, i, update_operand(p, i, skip, work));
         EchBytes bytes = p->shapes[p->instructions[update].shape].bytes;
         copy(l, id, ech_lower_buffer_at(l, update, 0), space_of(p, p->instructions[update].shape), ech_lower_buffer_at(l, id, result),
-             space_of(p, result_shape), bytes);
-        in_order(l, id);
+             space_of(p, result_shape), bytes, l->in_graph);
         return;
     }
     if (opcode == ECH_HLO_SLICE || opcode == ECH_HLO_DYNAMIC_SLICE || opcode == ECH_HLO_COPY) {
         EchBytes bytes = p->shapes[result_shape].is_tuple ? p->shapes[result_shape].dense : p->shapes[result_shape].bytes;
         EchId to = p->shapes[result_shape].is_tuple ? ECH_NONE : ech_lower_buffer_at(l, id, result);
-        copy(l, id, ech_lower_buffer_at(l, first, 0), space_of(p, p->instructions[first].shape), to, space_of(p, result_shape), bytes);
-        in_order(l, id);
+        copy(l, id, ech_lower_buffer_at(l, first, 0), space_of(p, p->instructions[first].shape), to, space_of(p, result_shape), bytes, l->in_graph);
         return;
     }
     EchCollective type = collective_of(opcode);
@@ -900,7 +897,7 @@ static void lower_instruction(Lowerer *l, EchId id)
         EchId to_shape = p->elements[shape->first_element];
         uint32_t to = ech_program_member_position(p, i->shape, 0);
         copy(l, id, ech_lower_buffer_at(l, ech_program_operand(p, i, 0), 0), space_of(p, p->elements[shape->first_element + 1]), ech_lower_buffer_at(l, id, to),
-             space_of(p, to_shape), p->shapes[to_shape].bytes);
+             space_of(p, to_shape), p->shapes[to_shape].bytes, false); /* whole arrays are in no graph */
         break;
     }
     case ECH_HLO_ASYNC_START:

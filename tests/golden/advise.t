@@ -3,7 +3,7 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB
 gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   IT DOES NOT FIT. 123 MiB of hbm are needed, 100 MiB are there.
-  Do first: make again what needs no product (60.6 MiB, 980 us a step): jax.checkpoint(block, policy=jax.checkpoint_policies.dots_saveable).
+  Do first: make again what needs no product (56.6 MiB, 911 us a step): jax.checkpoint(block, policy=jax.checkpoint_policies.dots_saveable).
   It takes 1.08 ms. Its critical path: latency inside kernels 81 %, hbm port 11 %, overhead 7 %.
   It needs 123 MiB of hbm; at its fullest that holds 100 MiB kept for later use, 16.0 MiB temporaries in use, 6.50 MiB arguments.
   Its temporaries then, by line of the program: gpt_step.py:32 (58 MiB), gpt_step.py:30 (24.6 MiB), gpt_step.py:21 (9 MiB), gpt_step.py:41 (8.00 MiB), gpt_step.py:26 (7.50 MiB), and others.
@@ -12,10 +12,10 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   as it is                                  123 MiB         -  1.08 ms         -
 
   What would make it fit
-   1  make again what needs no product     60.6 MiB         -   980 us    x0.912
-   2  make activations again               37.6 MiB         -  1.13 ms    x1.053
-   3  products on host, the rest again     38.8 MiB    24 MiB  1.60 ms    x1.490
-  (of what is made again there are at once at most: 8.02 MiB by 1, 13.5 MiB by 2, 14.4 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
+   1  make again what needs no product     56.6 MiB         -   911 us    x0.847
+   2  make activations again               31.6 MiB         -  1.08 ms    x1.007
+   3  products on host, the rest again     35.8 MiB    24 MiB  1.55 ms    x1.442
+  (of what is made again there are at once at most: 16 KiB by 1, 7.52 MiB by 2, 8.39 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
 
   What would run as it is, with what has no room on the host
    4  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x12.470
@@ -30,10 +30,10 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
    4  TF_FORCE_UNIFIED_MEMORY=true and XLA_CLIENT_MEM_FRACTION above 1
 
   What to add to 'echelon run', which tells the arrays
-   1  --pass remat:products=false,memory=100MiB
-   2  --pass remat:memory=100MiB
-   3  --pass remat:keep=products --pass offload:what=activations,idle=0,above=64KiB,names=products --pass schedule
-   4  --set replay.unified_memory=true
+   1  --set device.memories.hbm.available=100MiB --pass remat:products=false,memory=100MiB
+   2  --set device.memories.hbm.available=100MiB --pass remat:memory=100MiB
+   3  --set device.memories.hbm.available=100MiB --pass remat:keep=products --pass offload:what=activations,idle=0,above=64KiB,names=products --pass schedule
+   4  --set device.memories.hbm.available=100MiB --set replay.unified_memory=true
 
   A smaller batch, a shorter sequence, or a smaller type, is another program: capture that as you captured this ('echelon capture --find' looks for the largest that fits).
 
@@ -43,11 +43,11 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
     loops update their stacks in place: no loop takes an array slice by slice and hands back another of its shape and layout
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
-   2  again, and arguments layer by layer  32.4 MiB  5.50 MiB        -         -
-   3  products on host, the rest again     32.5 MiB    24 MiB        -         -
-   4  activations again or all on host     34.6 MiB     2 MiB        -         -
-   5  make activations again               37.6 MiB         -        -         -
-   6  make again what needs no product     60.6 MiB         -        -         -
+   2  again, and arguments layer by layer  26.3 MiB  5.50 MiB        -         -
+   3  products on host, the rest again     27.1 MiB    24 MiB        -         -
+   4  activations again or all on host     28.6 MiB     2 MiB        -         -
+   5  make activations again               31.5 MiB         -        -         -
+   6  make again what needs no product     56.6 MiB         -        -         -
    7  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --memory 60MiB | grep -c -- '--pass schedule'
@@ -105,24 +105,24 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    2  gradient accumulation in four        2.34 GiB         -  15.5 ms    x1.311
    3+ checkpoint each block                4.08 GiB         -  19.1 ms    x1.619
    4  optimizer on host                    3.96 GiB  1.35 GiB  52.8 ms    x4.475
-   5+ weights and optimizer on host        3.62 GiB  1.69 GiB  59.6 ms    x5.055
+   5  weights and optimizer on host        3.62 GiB  1.35 GiB  57.1 ms    x4.835
    6+ activations on host, overlapped      4.05 GiB  2.15 GiB   102 ms    x8.648
    7+ activations on host, waited for      3.46 GiB  2.15 GiB   106 ms    x9.025
 
   What to add to 'echelon run', which tells the arrays
-   1  --pass batch:parts=2
-   2  --pass batch:parts=4
-   3  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
-   4  --pass fuse:where=host
-   5  --allocator pytorch:expandable_segments:True --pass fuse:where=host --pass offload:what=arguments
-   6  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,above=1KiB,overlap=true,stash=5
-   7  --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,above=1
-   8  --set replay.unified_memory=true
+   1  --set device.memories.hbm.available=4352MiB --pass batch:parts=2
+   2  --set device.memories.hbm.available=4352MiB --pass batch:parts=4
+   3  --set device.memories.hbm.available=4352MiB --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
+   4  --set device.memories.hbm.available=4352MiB --pass fuse:where=host
+   5  --set device.memories.hbm.available=4352MiB --pass fuse:where=host --pass offload:what=arguments
+   6  --set device.memories.hbm.available=4352MiB --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,above=1KiB,overlap=true,stash=5
+   7  --set device.memories.hbm.available=4352MiB --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,above=1
+   8  --set device.memories.hbm.available=4352MiB --set replay.unified_memory=true
 
 $ echelon advise traces/keras_cnn.h100 --device h100-sxm --memory 70MiB | sed -n '/make it fit/,/^$/p'
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 2GiB --json | sed -n '/"activations on host, overlapped"/,/hbm_bytes/p'
       "does" : "activations on host, overlapped",
-      "options" : "--pass offload:what=activations,idle=0,each=true,above=1KiB,overlap=true,stash=5",
+      "options" : "--set device.memories.hbm.capacity=64TiB --set device.memories.hbm.available=64TiB --pass offload:what=activations,idle=0,each=true,above=1KiB,overlap=true,stash=5",
       "fits" : false,
       "hbm_bytes" : 5925751296,
 $ echelon run traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.capacity=64TiB --pass offload:what=activations,idle=0,each=true,overlap=true,stash=5 --json | sed -n '/"needs"/,/"bytes"/p'
@@ -132,14 +132,29 @@ $ echelon run traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hb
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 100MiB --json | sed -n '/"name" : "remat",/,/}/p'
       "name" : "remat",
       "does" : "make activations again",
-      "options" : "--pass remat:memory=100MiB",
+      "options" : "--set device.memories.hbm.available=100MiB --pass remat:memory=100MiB",
       "fits" : true,
-      "hbm_bytes" : 39404292,
+      "hbm_bytes" : 33125376,
       "host_bytes" : 0,
-      "again_at_once_bytes" : 14180352,
-      "makespan_ps" : 1132988916,
-      "relative" : 1.0534181481898177
+      "again_at_once_bytes" : 7888896,
+      "makespan_ps" : 1082821760,
+      "relative" : 1.0067742738966381
     },
+$ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --memory 107MiB --json >$T/rows; for m in remat_and_offload unified_memory; do sed -n "/\"name\" : \"$m\"/,/}/p" $T/rows >$T/row; sed -n 's/ *"\(host_bytes\|makespan_ps\)"/advised \1/p' $T/row; echelon run traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native $(sed -n 's/.*"options" : "\(.*\)",/\1/p' $T/row) --json | sed -n '/"needs"/,/^  }/{/"host"/,/bytes/{s/ *"bytes"/run host_bytes/p;};};s/^  "makespan_ps"/run makespan_ps/p'; done
+advised host_bytes : 2097152,
+advised makespan_ps : null,
+echelon: gpt_unrolled_kept.h100 does not fit on h100-sxm
+run makespan_ps : 2324870841,
+run host_bytes : 2097152,
+advised host_bytes : 76055604,
+advised makespan_ps : 13205101143,
+run makespan_ps : 13205101143,
+$ echelon advise traces/adam_moments.h100 --device h100-sxm --memory 2950MiB | sed -n '/make it fit/,/^$/p;/^   1  compile/p;/^   1 .*--pass/p'
+  What would make it fit
+   1  what is on host, fetched later       2.70 GiB  1.53 GiB  58.5 ms    x1.000
+
+   1  compile it for a device of that memory: XLA's scheduler keeps what comes from the host to 95 % of it, or of as much as xla_gpu_memory_limit_slop_factor or xla_tpu_scheduler_percent_shared_memory_limit say (compiler_options of .compile())
+   1  --set device.memories.hbm.available=2950MiB --pass schedule:memory=2950MiB
 $ echelon run --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB | grep advise
     echelon advise --trace traces/gpt_everything.h100 --device h100-sxm --set device.memories.hbm.capacity=60MiB
 $ echelon advise traces/gpt_everything.h100
@@ -160,7 +175,7 @@ $ echelon advise traces/adam_stacked_none.v5e --device tpu-v5e --memory 600MiB |
    1  arguments on host, layer by layer     568 MiB   580 MiB   116 ms    x8.668
    2  again, and arguments layer by layer   376 MiB   772 MiB   149 ms   x11.146
 
-   1  --pass slice --pass offload:what=arguments,overlap=true,memory=600MiB
+   1  --set device.memories.hbm.available=600MiB --pass slice --pass offload:what=arguments,overlap=true,memory=600MiB
     arguments on host: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
 $ echelon advise traces/adam_none.v5e --device tpu-v5e --memory 2000MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
@@ -178,23 +193,24 @@ $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --pass donate:w
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host", shardings), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   (*: with arguments donated, too)
-   1  --pass donate --pass remat:memory=74MiB
-$ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 34MiB | sed -n '/NOT FIT/,/It takes/p;/What may/,/^$/p;/not be enough/,/^$/p'
-  IT DOES NOT FIT. 123 MiB of hbm are needed, 34 MiB are there.
+   1  --set device.memories.hbm.available=115MiB --pass donate --pass remat:memory=74MiB
+$ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 29MiB | sed -n '/NOT FIT/,/It takes/p;/What may/,/^$/p;/not be enough/,/^$/p'
+  IT DOES NOT FIT. 123 MiB of hbm are needed, 29 MiB are there.
   Try first: make activations again: jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False.
   It takes 1.08 ms. Its critical path: latency inside kernels 81 %, hbm port 11 %, overhead 7 %.
   What may
-   1  make activations again               37.6 MiB         -        -         -
-   2  again, and arguments layer by layer  32.4 MiB  5.50 MiB  1.93 ms    x1.796
-   3  products on host, the rest again     37.5 MiB    24 MiB        -         -
-  (of what is made again there are at once at most: 13.5 MiB by 2; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
+   1  make activations again               31.5 MiB         -        -         -
+   2  activations again or all on host     28.1 MiB     2 MiB  1.17 ms    x1.089
+   3  again, and arguments layer by layer  26.3 MiB  5.50 MiB  1.91 ms    x1.772
+   4  products on host, the rest again     31.6 MiB    24 MiB        -         -
+  (of what is made again there are at once at most: 7.52 MiB by 2, 7.52 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
+  (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
   (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host", shardings), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   What would not be enough
-   5  activations again or all on host     34.6 MiB     2 MiB        -         -
-   6  make again what needs no product     60.6 MiB         -        -         -
+   6  make again what needs no product     56.6 MiB         -        -         -
    7  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
 $ sed '/^summary/d' tests/golden/data/small.yaml >$T/bare.yaml; COLUMNS=80 echelon advise tests/golden/data/recorded.ech --device $T/bare.yaml | head -2; cp tests/golden/data/recorded.ech $T/$(printf 'a-long-name-%.0s' 1 2 3 4 5 6 7).ech; COLUMNS=60 echelon advise $T/a-long*.ech --device tests/golden/data/small.yaml | head -3
@@ -225,10 +241,10 @@ $ cd $T && G=$OLDPWD/traces; echelon advise --trace $G/gpt_pytorch.h100/gpt.pret
   (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
    2, 3  for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()
    4  torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x) of blocks.*; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-   6  torch.distributed.fsdp.fully_shard(block, offload_policy=CPUOffloadPolicy()) of each block and the model, which takes the optimizer along (one GPU is a world of one; without fused=True its step on the host takes two to three times as long), DeepSpeed's ZeRO-3 with offload_param; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+   6  torch.distributed.fsdp.fully_shard(block, offload_policy=CPUOffloadPolicy()) of each block and the model, which takes the optimizer along (one GPU is a world of one; without fused=True its step on the host takes two to three times as long), DeepSpeed's ZeRO-3 with offload_param
    8  with torch.autograd.graph.save_on_cpu(pin_memory=True): around the forward pass; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
-   1  --trace TRACES/gpt_pytorch_measures.h100/accumulate.pretend.gz in place of this one
-   4  --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
+   1  --set device.memories.hbm.available=4300MiB --trace TRACES/gpt_pytorch_measures.h100/accumulate.pretend.gz in place of this one
+   4  --set device.memories.hbm.available=4300MiB --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
   What could not be tried
     no.pretend: --set trace=no.pretend: no.pretend: No such file or directory
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --step last | grep 'Not tried'

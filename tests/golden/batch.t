@@ -129,11 +129,11 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 1GiB --step 
    2, 5  torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x) of blocks.*; and for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()
    3, 7  for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync(); and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
    4  for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()
-   2  --pass remat:modules=blocks.* --pass batch:parts=8
-   3  --allocator pytorch:expandable_segments:True --pass batch:parts=8
-   4  --pass batch:parts=4
-   5  --pass remat:modules=blocks.* --pass batch:parts=2
-   7  --allocator pytorch:expandable_segments:True --pass batch:parts=2
+   2  --set device.memories.hbm.capacity=64TiB --set device.memories.hbm.available=64TiB --pass remat:modules=blocks.* --pass batch:parts=8
+   3  --set device.memories.hbm.capacity=64TiB --set device.memories.hbm.available=64TiB --allocator pytorch:expandable_segments:True --pass batch:parts=8
+   4  --set device.memories.hbm.capacity=64TiB --set device.memories.hbm.available=64TiB --pass batch:parts=4
+   5  --set device.memories.hbm.capacity=64TiB --set device.memories.hbm.available=64TiB --pass remat:modules=blocks.* --pass batch:parts=2
+   7  --set device.memories.hbm.capacity=64TiB --set device.memories.hbm.available=64TiB --allocator pytorch:expandable_segments:True --pass batch:parts=2
 $ echelon advise traces/gpt_pytorch.h100 --device l4 --step last --json | sed -n '/"batch" :/,/}/p'
   "batch" : {
     "rows" : 8,

@@ -5,23 +5,25 @@ $ echelon run --trace gpt_everything.v5e --device tpu-v5e --engine native --pass
     hbm: 10.5 MiB live at 9.14 us, 10.5 MiB reserved (0.3 % of it not in use then); placed by the compiler; the program asks for 11.2 MiB at once, alignment and tuple tables included
   - remat: left the trace as it is: of the 10.5 MiB that it holds at its fullest, making arrays again (2 could be) saves nothing
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat 2>&1 | grep -E 'It (fits|takes)|remat:'
-  It fits. hbm 37.6 MiB of 79.1 GiB (0 %)
-  It takes 1.13 ms, bound by latency inside kernels (91 % of the critical path).
-    It takes 5.3 % longer: 1.08 ms -> 1.13 ms. Along the critical path: +161 us latency inside kernels, -66.1 us hbm port, -37 us overhead.
-  - remat: 18 arrays (92.1 MiB) made again instead of kept: 19 kernels run again, 57.5 us by their own times, and 11 inside those that read them
+  It fits. hbm 31.5 MiB of 79.1 GiB (0 %)
+  It takes 1.13 ms, bound by latency inside kernels (94 % of the critical path).
+    It takes 4.9 % longer: 1.08 ms -> 1.13 ms. Along the critical path: +186 us latency inside kernels, -83.1 us hbm port, -50 us overhead.
+  - remat: 20 arrays (98.1 MiB) made again instead of kept: 20 kernels run again, 54.3 us by their own times, and 14 inside those that read them
   - remat: 29 kernels that made only what is not kept are gone
+  - remat: 3 kernels run inside those that read what they make, which is kept no more
   - remat: 2 MiB are kept of what iterations begin with
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
   - remat: 1 array (512 KiB) kept: made of what is overwritten by then
   - remat: 1 array (512 KiB) kept: the loops behind them take longer than they are not needed for
 $ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --pass remat:memory=24MiB,products=false 2>&1 | grep -E 'It (fits|takes)|remat:'
   after pass remat:memory=24MiB,products=false
-  It fits. hbm 60.6 MiB of 79.1 GiB (0 %)
-  It takes 980 us, bound by latency inside kernels (87 % of the critical path).
-    It takes 8.8 % less time: 1.08 ms -> 980 us. Along the critical path: -53.8 us hbm port, -21 us overhead, -20.3 us latency inside kernels.
-  - remat: 60.6 MiB are left at the fullest moment, in use there or dearer to bring back
-  - remat: 18 arrays (92.1 MiB) made again instead of kept: 5 kernels run again, 22.7 us by their own times, and 14 inside those that read them
+  It fits. hbm 56.6 MiB of 79.1 GiB (0 %)
+  It takes 911 us, bound by latency inside kernels (87 % of the critical path).
+    It takes 15.3 % less time: 1.08 ms -> 911 us. Along the critical path: -79.8 us latency inside kernels, -59.0 us hbm port, -26 us overhead.
+  - remat: 56.6 MiB are left at the fullest moment, in use there or dearer to bring back
+  - remat: 19 arrays (94.1 MiB) made again instead of kept: 1 kernel run again, 5.36 us by their own times, and 19 inside those that read them
   - remat: 29 kernels that made only what is not kept are gone
+  - remat: 4 kernels run inside those that read what they make, which is kept no more
   - remat: 2 MiB are kept of what iterations begin with
   - remat: 26 MiB are kept of products that iterations make
   - remat: kernels are those compiled without it, where a compiler fuses anew and is often faster; the compiler's places do not hold any more
@@ -53,9 +55,9 @@ A GPT step on an H100 that keeps everything, makes it again, or sends it to the 
   kept                  fits     time  x first    needed      peak    to dev  from dev  bound by
   --------------------  ----  -------  -------  --------  --------  --------  --------  ----------------------
   everything            yes   1.08 ms    1.000   123 MiB         -         -         -  latency inside kernels
-  all but cheap ones    yes    980 us    0.912  60.6 MiB         -         -         -  latency inside kernels
-  80 MiB                yes   1.13 ms    1.053  37.6 MiB         -         -         -  latency inside kernels
-  as little as can be   yes   1.13 ms    1.053  37.6 MiB         -         -         -  latency inside kernels
+  all but cheap ones    yes    911 us    0.847  56.6 MiB         -         -         -  latency inside kernels
+  80 MiB                yes   1.08 ms    1.007  31.6 MiB         -         -         -  latency inside kernels
+  as little as can be   yes   1.13 ms    1.049  31.5 MiB         -         -         -  latency inside kernels
   60 MiB, rest on host  yes   6.79 ms    6.311  54.5 MiB  87.5 MiB  93.5 MiB   152 MiB  host link from device
   all on host           yes   21.6 ms   20.071  54.5 MiB   112 MiB   516 MiB   406 MiB  host link to device
 $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass remat --set device.memories.hbm.available=130MiB | sed -n '/ fit\./,/It takes/p' | sed '$d'

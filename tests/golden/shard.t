@@ -80,12 +80,12 @@ $ echelon advise traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-
   What would make it fit
    1  checkpoint each, all split (FSDP)    2.29 GiB       8 B  13.4 ms    x0.946
    2  all split (FSDP, ZeRO-3)             2.88 GiB       8 B  25.5 ms    x1.797
-   3+ checkpoint each, weights on host     2.56 GiB  2.16 GiB  69.5 ms    x4.904
+   3+ checkpoint each, weights on host     2.56 GiB  1.73 GiB  66.7 ms    x4.708
 
   What would not be enough
    5+ checkpoint each, optimizer on host   2.99 GiB  1.73 GiB        - in pieces
    6  all split, gathered once (ZeRO-2)    3.07 GiB       8 B        -         -
-   7  weights and optimizer on host        3.28 GiB  2.16 GiB        -         -
+   7+ weights and optimizer on host        3.15 GiB  1.73 GiB        -         -
    8+ activations on host, waited for      3.48 GiB  1.46 GiB        -         -
    9+ checkpoint each, what stays on host  3.48 GiB   885 MiB        -         -
   10  optimizer on host                    3.59 GiB  1.73 GiB        -         -

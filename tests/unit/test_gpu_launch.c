@@ -618,6 +618,36 @@ START_TEST(long_products)
 }
 END_TEST
 
+/* What makes rows and what sums them up go into a loop over elements: a kernel of Triton's that has both, in smaller tiles where threads would hold too much.
+ */
+START_TEST(rows_taken_in)
+{
+    static const char text[] = "grid=131072x1x1 block=128x1x1 elements=67108864 operand_bytes=2 class=elementwise instructions=23 vector=4 trips=1";
+    EchGpuLaunch loop, rows, sum;
+    ck_assert(ech_gpu_launch_parse(text, &loop));
+    ck_assert(ech_gpu_launch_parse(
+        "grid=4096x1x1 block=256x1x1 registers=216 elements=67108864 operand_bytes=4 class=softmax_warp instructions=20 vector=1 trips=2", &rows));
+    ck_assert(ech_gpu_launch_parse("grid=16384x1x1 block=256x1x1 elements=67108864 operand_bytes=4 class=reduce instructions=7 vector=2 trips=3", &sum));
+    EchGpuLaunch one = loop, whole;
+    ech_gpu_launch_take_in(&one, &rows);
+    ech_gpu_launch_take_in(&one, &sum);
+    ech_gpu_launch_fit_rows(&one, 3, true);
+    g_autofree char *printed = ech_gpu_launch_change(text, &one);
+    ck_assert(ech_gpu_launch_parse(printed, &whole));
+    ck_assert_int_eq(whole.kind, ECH_GPU_SOFTMAX_WARP);
+    ck_assert_uint_eq(whole.instructions, 23 - 12 + 4 + (20 - 4) + (7 - 6));
+    ck_assert_uint_eq(whole.trips, 3);
+    ck_assert_uint_eq(whole.operand_bytes, 2);
+    ck_assert_uint_eq(whole.block[0], 128);
+    ck_assert_uint_eq(whole.grid[0], 16384);
+    ck_assert_uint_eq(whole.registers, 24 + 32 * 4);
+    ech_gpu_launch_take_in(&sum, &rows);
+    ech_gpu_launch_fit_rows(&sum, 1, false);
+    ck_assert_uint_eq(sum.trips, 3);
+    ck_assert_uint_eq(sum.registers, 24 + 64);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("gpu_launch");
@@ -637,6 +667,7 @@ int main(void)
     tcase_add_test(tcase, few_channels);
     tcase_add_test(tcase, grouped_convolutions);
     tcase_add_test(tcase, long_products);
+    tcase_add_test(tcase, rows_taken_in);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

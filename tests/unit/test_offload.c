@@ -800,6 +800,51 @@ START_TEST(stash)
 }
 END_TEST
 
+/* A parameter that the host updates, whose like has been there all the time: on the host it is that, comes when it is read, and never goes. */
+START_TEST(at_home)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId host = ech_trace_builder_queue(b, "host", ECH_QUEUE_HOST, 0), dma = ech_trace_builder_queue(b, "dma host>hbm", ECH_QUEUE_COPY, 0);
+    EchId w = ech_test_buffer(b, "w", GB, ECH_ROLE_PARAMETER, true), master = ech_test_buffer(b, "master", GB, ECH_ROLE_PARAMETER, true);
+    ech_trace_builder_peek_buffer(b, master)->memory = ech_trace_builder_memory(b, "host");
+    ech_test_kernel(b, 0, w, ECH_READ, GB);
+    EchId read = ech_test_put(b, ECH_OP_KERNEL, ECH_NONE);
+    EchId update = ech_test_put(b, ECH_OP_KERNEL, ECH_NONE);
+    ech_trace_builder_peek_op(b, update)->queue = host;
+    ech_trace_builder_use(b, master, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_dep(b, read, 0);
+    EchOp copy = ech_op_init(ECH_OP_COPY);
+    copy.queue = dma;
+    copy.memory_from = ech_trace_builder_memory(b, "host");
+    copy.memory_to = ech_trace_builder_memory(b, "hbm");
+    copy.bytes = GB;
+    EchId brought = ech_trace_builder_op(b, copy);
+    ech_trace_builder_use(b, master, ECH_READ, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_use(b, w, ECH_WRITE, GB, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_trace_builder_dep(b, update, 0);
+    (void)ech_test_put(b, ECH_OP_WAIT, ECH_NONE);
+    ech_trace_builder_dep(b, brought, 0);
+    ech_test_kernel(b, 400 * ms, ECH_NONE, ECH_READ, 0);
+    ech_test_kernel(b, 0, w, ECH_READ, GB);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"offload:what=arguments", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert(run->completed);
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_COPY), 2);
+    for (size_t i = 0; i < ech_trace_n_ops(out); i++)
+        if (ech_trace_ops(out)[i].kind == ECH_OP_COPY)
+            ck_assert_uint_eq(ech_trace_ops(out)[i].memory_to, ech_trace_find_memory(out, "hbm"));
+    ck_assert_uint_eq(ech_test_peak(run, "host"), GB);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), GB);
+    /* And the host's update, which the program waits for as before. */
+    ck_assert_int_ge(run->makespan, (100 + 10 + 400 + 100 + 10) * ms);
+    ck_assert_int_le(run->makespan, (100 + 10 + 400 + 100 + 10 + 20) * ms);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("offload");
@@ -812,6 +857,7 @@ int main(void)
     tcase_add_test(tcase, in_parts);
     tcase_add_test(tcase, views_stay);
     tcase_add_test(tcase, argument);
+    tcase_add_test(tcase, at_home);
     tcase_add_test(tcase, read_before_its_slices);
     tcase_add_test(tcase, stack);
     tcase_add_test(tcase, whole_in_loop);

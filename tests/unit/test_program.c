@@ -1858,36 +1858,40 @@ START_TEST(host_arrays_are_placed_by_best_fit)
 }
 END_TEST
 
-/* A loop whose body is a CUDA graph with @more: a slice that is written, the update behind the index, and kernels; the compiler knows its count. */
-static EchTrace *graph_loop(const char *more, const char *trips)
+/* A loop whose body is a CUDA graph with @more: a slice that is written, of the device's memory or of @host's, the update behind the index, and kernels; the
+ * compiler knows its count. */
+static EchTrace *graph_loop(const char *more, const char *trips, bool host)
 {
-    g_autofree char *text = g_strdup_printf(
-        "HloModule graph, is_scheduled=true\n\n"
-        "%%update (p0: f32[4,1024], p1: s32[], p2: f32[1,1024]) -> f32[4,1024] {\n"
-        "  %%p0 = f32[4,1024]{1,0} parameter(0)\n  %%p1 = s32[] parameter(1)\n  %%p2 = f32[1,1024]{1,0} parameter(2)\n  %%z = s32[] constant(0)\n"
-        "  ROOT %%u = f32[4,1024]{1,0} dynamic-update-slice(%%p0, %%p2, %%p1, %%z)\n}\n\n"
-        "%%async (q0: f32[4,1024], q1: s32[], q2: f32[1,1024]) -> f32[4,1024] {\n"
-        "  %%q0 = f32[4,1024]{1,0} parameter(0)\n  %%q1 = s32[] parameter(1)\n  %%q2 = f32[1,1024]{1,0} parameter(2)\n"
-        "  ROOT %%w = f32[4,1024]{1,0} fusion(%%q0, %%q1, %%q2), kind=kLoop, calls=%%update\n}\n\n"
-        "%%next (r0: s32[]) -> s32[] {\n  %%r0 = s32[] parameter(0)\n  %%one = s32[] constant(1)\n  ROOT %%r1 = s32[] add(%%r0, %%one)\n}\n\n"
-        "%%minus (m0: f32[1,1024]) -> f32[1,1024] {\n  %%m0 = f32[1,1024]{1,0} parameter(0)\n  ROOT %%m1 = f32[1,1024]{1,0} negate(%%m0)\n}\n\n"
-        "%%less (l0: s32[]) -> pred[] {\n  %%l0 = s32[] parameter(0)\n  %%four = s32[] constant(4)\n  ROOT %%l1 = pred[] compare(%%l0, %%four), "
-        "direction=LT\n}\n\n"
-        "%%body (t: (s32[], f32[4,1024], f32[1,1024])) -> (s32[], f32[4,1024], f32[1,1024]) {\n"
-        "  %%t = (s32[], f32[4,1024]{1,0}, f32[1,1024]{1,0}) parameter(0)\n  %%i = s32[] get-tuple-element(%%t), index=0\n"
-        "  %%a = f32[4,1024]{1,0} get-tuple-element(%%t), index=1\n  %%x = f32[1,1024]{1,0} get-tuple-element(%%t), index=2\n"
-        "  %%start = ((f32[4,1024]{1,0}, s32[], f32[1,1024]{1,0}), f32[4,1024]{1,0}, u32[]) async-start(%%a, %%i, %%x), calls=%%async\n"
-        "  %%n1 = f32[1,1024]{1,0} fusion(%%x), kind=kLoop, calls=%%minus\n  %%n2 = f32[1,1024]{1,0} fusion(%%n1), kind=kLoop, calls=%%minus\n%s"
-        "  %%d = f32[4,1024]{1,0} async-done(%%start)\n  %%j = s32[] fusion(%%i), kind=kLoop, calls=%%next\n"
-        "  ROOT %%o = (s32[], f32[4,1024]{1,0}, f32[1,1024]{1,0}) tuple(%%j, %%d, %%n2)\n}\n\n"
-        "%%condition (c: (s32[], f32[4,1024], f32[1,1024])) -> pred[] {\n  %%c = (s32[], f32[4,1024]{1,0}, f32[1,1024]{1,0}) parameter(0)\n"
-        "  %%k = s32[] get-tuple-element(%%c), index=0\n  ROOT %%compared = pred[] fusion(%%k), kind=kLoop, calls=%%less\n}\n\n"
-        "ENTRY %%main (s: s32[], b: f32[4,1024], y: f32[1,1024]) -> (s32[], f32[4,1024], f32[1,1024]) {\n"
-        "  %%s = s32[] parameter(0)\n  %%b = f32[4,1024]{1,0} parameter(1)\n  %%y = f32[1,1024]{1,0} parameter(2)\n"
-        "  %%init = (s32[], f32[4,1024]{1,0}, f32[1,1024]{1,0}) tuple(%%s, %%b, %%y)\n"
-        "  ROOT %%loop = (s32[], f32[4,1024]{1,0}, f32[1,1024]{1,0}) while(%%init), condition=%%condition, body=%%body%s\n}\n",
-        more, trips);
-    g_autoptr(EchImport) import = ech_test_hlo(text, "h100-sxm");
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_string_printf(text,
+                    "HloModule graph, is_scheduled=true\n\n"
+                    "%%update (p0: f32[4,1024], p1: s32[], p2: f32[1,1024]) -> f32[4,1024] {\n"
+                    "  %%p0 = f32[4,1024]{1,0} parameter(0)\n  %%p1 = s32[] parameter(1)\n  %%p2 = f32[1,1024]{1,0} parameter(2)\n  %%z = s32[] constant(0)\n"
+                    "  ROOT %%u = f32[4,1024]{1,0} dynamic-update-slice(%%p0, %%p2, %%p1, %%z)\n}\n\n"
+                    "%%async (q0: f32[4,1024], q1: s32[], q2: f32[1,1024]) -> f32[4,1024] {\n"
+                    "  %%q0 = f32[4,1024]{1,0} parameter(0)\n  %%q1 = s32[] parameter(1)\n  %%q2 = f32[1,1024]{1,0} parameter(2)\n"
+                    "  ROOT %%w = f32[4,1024]{1,0} fusion(%%q0, %%q1, %%q2), kind=kLoop, calls=%%update\n}\n\n"
+                    "%%next (r0: s32[]) -> s32[] {\n  %%r0 = s32[] parameter(0)\n  %%one = s32[] constant(1)\n  ROOT %%r1 = s32[] add(%%r0, %%one)\n}\n\n"
+                    "%%minus (m0: f32[1,1024]) -> f32[1,1024] {\n  %%m0 = f32[1,1024]{1,0} parameter(0)\n  ROOT %%m1 = f32[1,1024]{1,0} negate(%%m0)\n}\n\n"
+                    "%%less (l0: s32[]) -> pred[] {\n  %%l0 = s32[] parameter(0)\n  %%four = s32[] constant(4)\n  ROOT %%l1 = pred[] compare(%%l0, %%four), "
+                    "direction=LT\n}\n\n"
+                    "%%body (t: (s32[], f32[4,1024], f32[1,1024])) -> (s32[], f32[4,1024], f32[1,1024]) {\n"
+                    "  %%t = (s32[], f32[4,1024]{1,0}, f32[1,1024]{1,0}) parameter(0)\n  %%i = s32[] get-tuple-element(%%t), index=0\n"
+                    "  %%a = f32[4,1024]{1,0} get-tuple-element(%%t), index=1\n  %%x = f32[1,1024]{1,0} get-tuple-element(%%t), index=2\n"
+                    "  %%start = ((f32[4,1024]{1,0}, s32[], f32[1,1024]{1,0}), f32[4,1024]{1,0}, u32[]) async-start(%%a, %%i, %%x), calls=%%async\n"
+                    "  %%n1 = f32[1,1024]{1,0} fusion(%%x), kind=kLoop, calls=%%minus\n  %%n2 = f32[1,1024]{1,0} fusion(%%n1), kind=kLoop, calls=%%minus\n%s"
+                    "  %%d = f32[4,1024]{1,0} async-done(%%start)\n  %%j = s32[] fusion(%%i), kind=kLoop, calls=%%next\n"
+                    "  ROOT %%o = (s32[], f32[4,1024]{1,0}, f32[1,1024]{1,0}) tuple(%%j, %%d, %%n2)\n}\n\n"
+                    "%%condition (c: (s32[], f32[4,1024], f32[1,1024])) -> pred[] {\n  %%c = (s32[], f32[4,1024]{1,0}, f32[1,1024]{1,0}) parameter(0)\n"
+                    "  %%k = s32[] get-tuple-element(%%c), index=0\n  ROOT %%compared = pred[] fusion(%%k), kind=kLoop, calls=%%less\n}\n\n"
+                    "ENTRY %%main (s: s32[], b: f32[4,1024], y: f32[1,1024]) -> (s32[], f32[4,1024], f32[1,1024]) {\n"
+                    "  %%s = s32[] parameter(0)\n  %%b = f32[4,1024]{1,0} parameter(1)\n  %%y = f32[1,1024]{1,0} parameter(2)\n"
+                    "  %%init = (s32[], f32[4,1024]{1,0}, f32[1,1024]{1,0}) tuple(%%s, %%b, %%y)\n"
+                    "  ROOT %%loop = (s32[], f32[4,1024]{1,0}, f32[1,1024]{1,0}) while(%%init), condition=%%condition, body=%%body%s\n}\n",
+                    more, trips);
+    if (host)
+        g_string_replace(text, "f32[4,1024]{1,0}", "f32[4,1024]{1,0:S(5)}", 0);
+    g_autoptr(EchImport) import = ech_test_hlo(text->str, "h100-sxm");
     GError *error = NULL;
     EchTrace *trace = ech_program_lower(import->program, NULL, NULL, import->diag, &error);
     ck_assert_ok(trace != NULL, error);
@@ -1902,17 +1906,24 @@ static bool has_kernel(const EchTrace *t, const char *name)
     return false;
 }
 
-/* XLA makes one CUDA graph of a loop's body that has five commands, which run one after the other: what follows a slice that moves waits for it. What moves is
- * the update, wherever it stands among the operands. A loop whose count is known has no kernel for its condition. */
+/* XLA makes one CUDA graph of a loop's body that has five commands, which run one after the other: what follows a slice that moves waits for it, and where that
+ * stays on the device it is a kernel among the others. What moves is the update, wherever it stands among the operands. A loop whose count is known has no
+ * kernel for its condition. */
 START_TEST(bodies_that_are_graphs)
 {
-    g_autoptr(EchTrace) graph =
-        graph_loop("  %n3 = f32[1,1024]{1,0} fusion(%n1), kind=kLoop, calls=%minus\n", ", backend_config={\"known_trip_count\":{\"n\":\"4\"}}"),
-                        few = graph_loop("", "");
-    const EchOp *moved = ech_test_op(graph, ECH_OP_COPY, "start"), *apart = ech_test_op(few, ECH_OP_COPY, "start");
+    static const char more[] = "  %n3 = f32[1,1024]{1,0} fusion(%n1), kind=kLoop, calls=%minus\n",
+                      four[] = ", backend_config={\"known_trip_count\":{\"n\":\"4\"}}";
+    g_autoptr(EchTrace) graph = graph_loop(more, four, false), sent = graph_loop(more, four, true), few = graph_loop("", "", false);
+    const EchOp *moved = ech_test_op(graph, ECH_OP_COPY, "start"), *out = ech_test_op(sent, ECH_OP_COPY, "start"),
+                *apart = ech_test_op(few, ECH_OP_COPY, "start");
     ck_assert_uint_eq(moved->bytes, 4096);
     ck_assert_uint_eq(apart->bytes, 4096);
-    ck_assert_int_eq(moved[1].kind, ECH_OP_WAIT);
+    ck_assert_uint_eq(moved->queue, ech_test_op(graph, ECH_OP_KERNEL, "n1")->queue);
+    ck_assert_uint_eq(ech_test_count(graph, ECH_OP_WAIT), 0);
+    ck_assert_uint_ne(out->queue, ech_test_op(sent, ECH_OP_KERNEL, "n1")->queue);
+    ck_assert_int_eq(out[1].kind, ECH_OP_WAIT);
+    ck_assert_uint_eq(ech_test_count(sent, ECH_OP_WAIT), 1);
+    ck_assert_uint_ne(apart->queue, ech_test_op(few, ECH_OP_KERNEL, "n1")->queue);
     ck_assert_int_ne(apart[1].kind, ECH_OP_WAIT);
     ck_assert(!has_kernel(graph, "compared"));
     ck_assert(has_kernel(few, "compared"));

@@ -1026,9 +1026,11 @@ START_TEST(recorded)
 END_TEST
 
 /* A scan and its gradient: the stack, which begins as zeros or a copy of them, is not kept, but what each iteration begins with is, a tenth of it. _i == 2: the
- * gradient copies its slice first, which it need not where that is made in the same place; _i == 3: the stack is turned round before, which goes with it. */
+ * gradient copies its slice first, which it need not where that is made in the same place; _i == 3: the stack is turned round before, which goes with it; _i ==
+ * 4: as _i == 2, by a copy among the kernels, as in a CUDA graph. */
 START_TEST(stack)
 {
+    const bool copies = _i == 2 || _i == 4;
     g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
     g_autoptr(EchDiag) diag = ech_diag_new();
     g_autoptr(EchTraceBuilder) b = ech_test_begin();
@@ -1060,13 +1062,16 @@ START_TEST(stack)
     (void)ech_test_put(b, ECH_OP_ALLOC, out);
     EchId backward = ech_test_loop(b, 10), slice = ech_test_buffer(b, "slice", GB / 10, ECH_ROLE_TEMPORARY, false);
     ech_trace_builder_peek_buffer(b, slice)->loop = backward;
-    if (_i == 2) {
+    if (copies) {
         (void)ech_test_put(b, ECH_OP_ALLOC, slice);
-        ech_test_kernel(b, 0, stacked, ECH_READ, GB / 10);
+        EchOp *copy = ech_trace_builder_peek_op(b, ech_test_put(b, _i == 2 ? ECH_OP_KERNEL : ECH_OP_COPY, ECH_NONE));
+        copy->bytes = _i == 2 ? 0 : GB / 10;
+        copy->memory_from = copy->memory_to = _i == 2 ? ECH_NONE : ech_trace_builder_memory(b, "hbm");
+        ech_trace_builder_use(b, stacked, ECH_READ, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
         ech_trace_builder_use(b, slice, ECH_WRITE, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
     }
-    make(b, ECH_WORK_MATRIX, 30 * ms, _i == 2 ? slice : stacked, out, GB / 10);
-    if (_i == 2)
+    make(b, ECH_WORK_MATRIX, 30 * ms, copies ? slice : stacked, out, GB / 10);
+    if (copies)
         (void)ech_test_put(b, ECH_OP_FREE, slice);
     ech_test_close_loop(b, backward);
     (void)ech_test_put(b, ECH_OP_FREE, stacked);
@@ -1075,13 +1080,102 @@ START_TEST(stack)
     g_autoptr(EchTrace) changed = ech_test_pass(in, device, diag, specs);
     g_autoptr(EchRun) before = ech_test_replay(in, device);
     g_autoptr(EchRun) run = ech_test_replay(changed, device);
-    static const EchBytes most[] = {2 * 1000 + 100, 2 * 1000 + 100, 2 * 1000 + 200, 3 * 1000};
+    static const EchBytes most[] = {2 * 1000 + 100, 2 * 1000 + 100, 2 * 1000 + 200, 3 * 1000, 2 * 1000 + 200};
     ck_assert_uint_eq(ech_test_peak(before, "hbm"), most[_i] * (GB / 1000));
     /* The zeros, the stacked x, a slice made again, and the output. */
     ck_assert_uint_eq(ech_test_peak(run, "hbm"), GB + 10 * (GB / 100) + GB / 10 + GB / 10);
     /* Widening runs in the second loop only; zeros are not put there, nor slices copied, nor is all of it; x is copied ten times, read and written. */
     ck_assert_msg(llabs(run->makespan - (before->makespan - MIN(1 + _i, 3) * 10 * ms + 10 * (ms / 5))) <= 100, "%" G_GINT64_FORMAT " %" G_GINT64_FORMAT,
                   before->makespan, run->makespan);
+}
+END_TEST
+
+/* The op of a trace that writes buffer @name, the @nth. */
+static const EchOp *nth_writer(const EchTrace *t, const char *name, unsigned nth)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(t); i++) {
+        const EchOp *op = &ech_trace_ops(t)[i];
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+            const EchUse *use = &ech_trace_uses(t)[u];
+            const char *other = ech_trace_string(t, ech_trace_buffers(t)[use->buffer].name);
+            if (use->access == ECH_WRITE && strcmp(other, name) == 0 && nth-- == 0)
+                return op;
+        }
+    }
+    return NULL;
+}
+
+static bool reads(const EchTrace *t, const EchOp *op, const char *name)
+{
+    bool found = false;
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+        const EchUse *use = &ech_trace_uses(t)[u];
+        found |= use->access == ECH_READ && strcmp(ech_trace_string(t, ech_trace_buffers(t)[use->buffer].name), name) == 0;
+    }
+    return found;
+}
+
+/* Attention's softmax in a scan on a GPU, whose exponentials are stacked: where they are not, exponentials, sum and quotient are one kernel, which reads scores
+ * and mask. The mask, made before, is made anew in what runs again. */
+START_TEST(softmax)
+{
+    g_autoptr(GString) text = g_string_new(device_text);
+    g_string_replace(text, "family: other", "family: gpu", 0);
+    g_autoptr(EchDevice) device = ech_test_device_yaml(text->str);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    const EchBytes slice = GB / 10;
+    EchId x = ech_test_buffer(b, "x", GB / 100, ECH_ROLE_ACTIVATION, false), stacked = ech_test_buffer(b, "stacked", GB, ECH_ROLE_TEMPORARY, false),
+          out = ech_test_buffer(b, "out", slice, ECH_ROLE_OUTPUT, false), mask = ech_test_buffer(b, "mask", slice, ECH_ROLE_TEMPORARY, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, x);
+    ech_test_kernel(b, 0, x, ECH_WRITE, GB / 100);
+    (void)ech_test_put(b, ECH_OP_ALLOC, mask);
+    ech_test_kernel(b, 0, mask, ECH_WRITE, slice);
+    (void)ech_test_put(b, ECH_OP_ALLOC, stacked);
+    EchId forward = ech_test_loop(b, 10);
+    static const char *const names[] = {"scores", "exponentials", "sum", "quotient"};
+    EchId made[G_N_ELEMENTS(names)];
+    for (size_t k = 0; k < G_N_ELEMENTS(names); k++) {
+        made[k] = ech_test_buffer(b, names[k], k == 2 ? GB / 1000 : slice, ECH_ROLE_TEMPORARY, false);
+        ech_trace_builder_peek_buffer(b, made[k])->loop = forward;
+    }
+    (void)ech_test_put(b, ECH_OP_ALLOC, made[0]);
+    make(b, ECH_WORK_MATRIX, 10 * ms, x, made[0], GB / 100);
+    (void)ech_test_put(b, ECH_OP_ALLOC, made[1]);
+    make(b, ECH_WORK_VECTOR, 1 * ms, made[0], made[1], slice);
+    ech_trace_builder_use(b, mask, ECH_READ, slice, ECH_PATTERN_STREAM, ECH_KNOWN);
+    (void)ech_test_put(b, ECH_OP_FREE, made[0]);
+    ech_test_kernel(b, 0, made[1], ECH_READ, slice);
+    ech_trace_builder_use(b, stacked, ECH_WRITE, slice, ECH_PATTERN_STREAM, ECH_KNOWN);
+    (void)ech_test_put(b, ECH_OP_ALLOC, made[2]);
+    ech_test_kernel(b, 1 * ms, made[1], ECH_READ, slice);
+    ech_trace_builder_use(b, made[2], ECH_WRITE, GB / 1000, ECH_PATTERN_STREAM, ECH_KNOWN);
+    (void)ech_test_put(b, ECH_OP_ALLOC, made[3]);
+    make(b, ECH_WORK_VECTOR, 1 * ms, made[1], made[3], slice);
+    ech_trace_builder_use(b, made[2], ECH_READ, GB / 1000, ECH_PATTERN_STREAM, ECH_KNOWN);
+    (void)ech_test_put(b, ECH_OP_FREE, made[1]);
+    (void)ech_test_put(b, ECH_OP_FREE, made[2]);
+    make(b, ECH_WORK_MATRIX, 10 * ms, made[3], x, GB / 100);
+    (void)ech_test_put(b, ECH_OP_FREE, made[3]);
+    ech_test_close_loop(b, forward);
+    (void)ech_test_put(b, ECH_OP_FREE, x);
+    (void)ech_test_put(b, ECH_OP_ALLOC, out);
+    EchId backward = ech_test_loop(b, 10);
+    make(b, ECH_WORK_MATRIX, 30 * ms, stacked, out, slice);
+    ech_test_close_loop(b, backward);
+    (void)ech_test_put(b, ECH_OP_FREE, stacked);
+    (void)ech_test_put(b, ECH_OP_FREE, mask);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"remat", NULL};
+    g_autoptr(EchTrace) changed = ech_test_pass(in, device, diag, specs);
+    const EchOp *one = nth_writer(changed, "quotient", 0), *again = nth_writer(changed, "exponentials", 0);
+    ck_assert_ptr_nonnull(one);
+    ck_assert(reads(changed, one, "scores") && reads(changed, one, "mask") && !reads(changed, one, "exponentials") && !reads(changed, one, "sum"));
+    ck_assert_ptr_null(nth_writer(changed, "sum", 0));
+    ck_assert_ptr_nonnull(again);
+    ck_assert(reads(changed, again, "scores") && !reads(changed, again, "mask"));
+    ck_assert_ptr_null(nth_writer(changed, "exponentials", 1));
+    ck_assert(ech_test_says(diag, "2 kernels run inside those that read what they make"));
 }
 END_TEST
 
@@ -1761,7 +1855,8 @@ int main(void)
     tcase_add_loop_test(tcase, beside_a_result, 0, G_N_ELEMENTS(beside));
     tcase_add_loop_test(tcase, fused, 0, 2);
     tcase_add_loop_test(tcase, recorded, 0, 2);
-    tcase_add_loop_test(tcase, stack, 0, 4);
+    tcase_add_loop_test(tcase, stack, 0, 5);
+    tcase_add_test(tcase, softmax);
     tcase_add_test(tcase, scan_of_scans);
     tcase_add_test(tcase, copied_for_the_next);
     tcase_add_loop_test(tcase, two_copies, 0, 2);
