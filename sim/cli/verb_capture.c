@@ -51,8 +51,27 @@ static void pass_on(int number)
             kill(command_pids[i], number);
 }
 
-/* Waits for the command's end; its exit status, 128 and the signal's number where one ended it, as shells have it. */
-static int wait_for(GSubprocess *child)
+/* How many processes the kernel has ended for want of memory since it started; UINT64_MAX: it does not tell. */
+static uint64_t ended_for_memory(void)
+{
+    static const char key[] = "\noom_kill ";
+    g_autofree char *text = NULL;
+    const char *at = g_file_get_contents("/proc/vmstat", &text, NULL, NULL) ? strstr(text, key) : NULL;
+    return at ? g_ascii_strtoull(at + strlen(key), NULL, 10) : UINT64_MAX;
+}
+
+/* What SIGKILL says. @before: ended_for_memory() when the command began. */
+static const char *killed(uint64_t before)
+{
+    if (before != UINT64_MAX && ended_for_memory() == before)
+        return ": not by the kernel for want of the host's memory, of which it has counted nothing meanwhile, but by another program or by itself, as "
+               "servers do whose worker failed: what was printed above says why then";
+    return ": the kernel ends so what takes more memory than this host has; weights can be made on the device from the start (with torch.device(\"cuda\")), "
+           "where without a GPU they take none";
+}
+
+/* Waits for the command's end; its exit status, 128 and the signal's number where one ended it, as shells have it. @ended: ended_for_memory() when it began. */
+static int wait_for(GSubprocess *child, uint64_t ended)
 {
     g_autoptr(GError) error = NULL;
     if (!g_subprocess_wait(child, NULL, &error)) {
@@ -60,12 +79,9 @@ static int wait_for(GSubprocess *child)
         return ECH_EXIT_FAILED;
     }
     if (g_subprocess_get_if_signaled(child)) {
-        fprintf(stderr, "echelon capture: the command ended by signal %d%s\n", g_subprocess_get_term_sig(child),
-                g_subprocess_get_term_sig(child) == SIGKILL
-                    ? ": the kernel ends so what takes more memory than this host has; weights can be made on the device "
-                      "from the start (with torch.device(\"cuda\")), where without a GPU they take none"
-                    : "");
-        return 128 + g_subprocess_get_term_sig(child);
+        int number = g_subprocess_get_term_sig(child);
+        fprintf(stderr, "echelon capture: the command ended by signal %d%s\n", number, number == SIGKILL ? killed(ended) : "");
+        return 128 + number;
     }
     return g_subprocess_get_exit_status(child);
 }
@@ -74,6 +90,7 @@ static int wait_for(GSubprocess *child)
 static int run_commands(GSubprocessLauncher *launcher, char **command, const int *ranks, guint n)
 {
     g_autoptr(GPtrArray) children = g_ptr_array_new_with_free_func(g_object_unref);
+    uint64_t ended = ended_for_memory();
     int code = ECH_EXIT_DONE;
     n_commands = 0;
     signal(SIGINT, note);
@@ -95,7 +112,7 @@ static int run_commands(GSubprocessLauncher *launcher, char **command, const int
         n_commands = (sig_atomic_t)i + 1;
     }
     for (guint i = 0; i < children->len; i++) {
-        int own = wait_for(children->pdata[i]);
+        int own = wait_for(children->pdata[i], ended);
         if (code == ECH_EXIT_DONE)
             code = own;
     }

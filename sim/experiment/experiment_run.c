@@ -989,8 +989,8 @@ static bool take_step(const EchCase *c, EchReplayOptions *options, EchResult *re
     g_autofree EchTraceStep *steps = ech_trace_steps(result->trace, &n);
     if (!steps) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "step: nothing in %s tells steps; expected marks like \"step 3\" (NVTX ranges, ProfilerStep#3), optimizers' steps or runs of one of XLA's "
-                    "programs, two at least",
+                    "step: nothing in %s tells steps; expected marks like \"step 3\" (NVTX ranges, ProfilerStep#3), optimizers' steps, runs of one of XLA's "
+                    "programs or, where nothing is trained, calls of a PyTorch module outside of others, two at least",
                     result->trace_path);
         prefix_place(node, error);
         return false;

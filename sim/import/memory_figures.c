@@ -14,7 +14,9 @@
 #include <math.h>
 #include <string.h>
 
-enum { MAX_ARRAYS = 1 << 16, MAX_ESTIMATES = 16, MAX_NODES = 1 << 12, MAX_NAME = 120 };
+#define SGLANG_MAX_BS "--cuda-graph-max-bs-decode (older: --cuda-graph-max-bs)"
+
+enum { MAX_ARRAYS = 1 << 16, MAX_ESTIMATES = 16, MAX_NODES = 1 << 12, MAX_NAME = 120, MAX_GRAPHS = 8 };
 
 /* Of XLA's memory_analysis(); [1]: of the host's memory. */
 typedef enum { CODE, ARGUMENTS, RESULTS, ALIASED, TEMPORARIES, N_PARTS } Part;
@@ -28,6 +30,7 @@ typedef struct {
     bool has_weights, has_cache, has_total, has_graphs, has_activations;
     bool asked_for; /* The cache's size is one that was told. */
     bool tpu;       /* Of all chips of a TPU together, not of one GPU; weights: all that is in use before the cache. */
+    bool consumed;  /* weights: with what is beside PyTorch */
     EchRounded weights, total, graphs, activations;
     EchRounded peak, beside;               /* of the trial run, weights among it; beside PyTorch. bytes 0: not told */
     double cache;                          /* bytes for keys and values; below 0: how much is missing */
@@ -37,14 +40,22 @@ typedef struct {
     EchRounded freed, kept, dropped, left; /* by sleeping: of the GPU; on the host; neither; what it still holds. bytes 0: not told */
 } Vllm;
 
+/* CUDA graphs of one kind: "target decode CUDA". */
+typedef struct {
+    char kind[32];
+    EchBytes bytes;
+} Graphs;
+
 /* Of one GPU, as SGLang tells while it starts. */
 typedef struct {
-    bool has_weights, has_left, has_graphs;
+    bool has_weights, has_left;
     bool captures;          /* It has begun to capture graphs, and not ended. */
     bool cacheless;         /* Nothing was left for its cache. */
     double share;           /* of what is free before the weights are loaded, that weights and cache get; 0: not told */
     EchBytes before, after; /* free before the weights and with them; 0: not told */
-    EchRounded weights, left, graphs;
+    EchRounded weights, left;
+    Graphs graphs[MAX_GRAPHS];
+    unsigned n_graphs;
     EchBytes cache;
     uint64_t tokens;
 } Sglang;
@@ -311,6 +322,32 @@ static bool read_vllm_tpu(Vllm *v, EchWords line)
     return true;
 }
 
+/* "Actual usage is 14.9 GiB for weight", since 0.33 "16.5 GiB for consumed memory (weights + non-torch)", of which the weights may have been told before. */
+static bool read_vllm_usage(Vllm *v, EchWords desired)
+{
+    EchRounded consumed;
+    if (ech_words_size_before(desired, " for weight", &v->weights))
+        return v->has_weights = true;
+    if (!ech_words_size_before(desired, " for consumed memory", &consumed))
+        return false;
+    if (v->has_weights && !v->consumed)
+        v->beside.bytes = consumed.bytes - MIN(consumed.bytes, v->weights.bytes);
+    else
+        v->weights = consumed, v->consumed = true;
+    return v->has_weights = true;
+}
+
+/* "Maximum concurrency for 8,192 tokens per request: 24.13x" */
+static bool read_vllm_concurrency(Vllm *v, EchWords line)
+{
+    EchWords times = ech_words_after(line, "tokens per request: ");
+    g_autofree char *factor = g_strndup(times.text, MIN(times.n, (size_t)16));
+    if (!count_after(line, "Maximum concurrency for ", &v->per_request))
+        return false;
+    v->times = CLAMP(g_ascii_strtod(factor, NULL), 0, 1e9);
+    return true;
+}
+
 static bool read_vllm(EchMemoryFigures *f, EchWords line)
 {
     Vllm *v = &f->vllm;
@@ -326,8 +363,10 @@ static bool read_vllm(EchMemoryFigures *f, EchWords line)
         return ech_words_size_before(line, " memory is still in use", &v->left);
     /* "Init model | hbm=[(3.74, 31.25), ...]Gb", of each chip, the first of each pair before the cache */
     v->tpu |= ech_words_have(line, " | hbm=[(");
-    if (ech_words_size_after(line, "odel loading took ", &v->weights) || ech_words_size_after(line, "oading model weights took ", &v->weights))
+    if (ech_words_size_after(line, "odel loading took ", &v->weights) || ech_words_size_after(line, "oading model weights took ", &v->weights)) {
+        v->consumed = false;
         return v->has_weights = true;
+    }
     if (ech_words_size_after(line, "model weights take ", &v->weights)) {
         v->has_weights = true;
         v->has_activations = ech_words_size_after(line, "activation peak memory takes ", &v->activations);
@@ -340,8 +379,7 @@ static bool read_vllm(EchMemoryFigures *f, EchWords line)
     /* "Free memory on device (78.7/79.2 GiB) on startup. Desired GPU memory utilization is (0.9, 71.3 GiB). Actual usage is 14.9 GiB for weight, 5.6 GiB for
      * peak activation, ... Current kv cache memory in use is 50.3 GiB." (vllm/v1/worker/gpu_worker.py; vllm-ascend's worker likewise) */
     EchWords desired = ech_words_after(line, "Desired GPU memory utilization is (");
-    if (desired.n && ech_words_size_before(desired, " for weight", &v->weights)) {
-        v->has_weights = true;
+    if (desired.n && read_vllm_usage(v, desired)) {
         v->has_activations = ech_words_size_before(desired, " for peak activation", &v->activations);
         v->has_graphs |=
             ech_words_size_before(desired, " for CUDAGraph memory", &v->graphs) || ech_words_size_before(desired, " for NPU graph memory", &v->graphs);
@@ -379,18 +417,14 @@ static bool read_vllm(EchMemoryFigures *f, EchWords line)
     }
     if (count_after(line, "GPU KV cache size: ", &v->tokens) || count_after(line, "number of tokens that can be stored in KV cache (", &v->tokens)) {
         count_after(line, "max seq len (", &v->least);
+        read_vllm_concurrency(v, line); /* since 0.33 on that line */
         return true;
     }
     if (count_after(line, "GPU blocks: ", &blocks)) {
         v->tokens = v->tokens ? v->tokens : blocks * 16; /* tokens a block, unless told otherwise */
         return true;
     }
-    EchWords times = ech_words_after(line, "tokens per request: ");
-    g_autofree char *factor = g_strndup(times.text, MIN(times.n, (size_t)16));
-    if (!count_after(line, "Maximum concurrency for ", &v->per_request))
-        return false;
-    v->times = CLAMP(g_ascii_strtod(factor, NULL), 0, 1e9);
-    return true;
+    return read_vllm_concurrency(v, line);
 }
 
 static bool is_vllm(const Vllm *v)
@@ -416,7 +450,7 @@ static void say_vllm(const Vllm *v, EchDiag *diag, bool filled)
         g_string_append_printf(text, " may take %s (%g of %s);", may, v->share, total);
     }
     if (v->has_weights)
-        g_string_append_printf(text, " %s %s;", v->tpu ? "weights and the like" : "weights", weights);
+        g_string_append_printf(text, " %s %s;", v->tpu || v->consumed ? "weights and the like" : "weights", weights);
     if (v->has_activations || activations_of(v))
         g_string_append_printf(text, " activations %s;", activations);
     if (v->beside.bytes)
@@ -518,6 +552,41 @@ static bool read_sglang_weights(Sglang *s, EchWords line)
     return s->has_weights = true;
 }
 
+/* "Capture cuda graph begin. This can take up to several minutes.", "Capture cuda graph end. Time elapsed: 19.50 s. mem usage=6.19 GB. avail mem=5.24 GB.", of
+ * a draft model "Capture draft cuda graph end.", since 0.5.20 or so of prompts and tokens "Capture target decode CUDA graph end. bs=[1, 2], elapsed=4.10 s, mem
+ * usage=0.40 GB, avail mem=5.24 GB.": kinds add up, of several ranks the one with most counts. */
+static bool read_sglang_graphs(Sglang *s, EchWords line)
+{
+    EchRounded usage;
+    EchWords what = ech_words_after(line, "Capture ");
+    const char *begin = ech_words_find(what, "graph begin"), *end = ech_words_find(what, "graph end");
+    if (!ech_words_start(line, "Capture ") || !(begin || end))
+        return false;
+    s->captures = begin != NULL;
+    if (!end || !ech_words_size_after(what, "mem usage", &usage))
+        return true;
+    s->has_left |= ech_words_size_after(what, "avail mem", &s->left);
+    Graphs graphs = {.bytes = usage.bytes};
+    memcpy(graphs.kind, what.text, MIN((size_t)(end - what.text), sizeof graphs.kind - 1));
+    unsigned at = 0;
+    while (at < s->n_graphs && strcmp(s->graphs[at].kind, graphs.kind) != 0)
+        at++;
+    if (at == MAX_GRAPHS)
+        return true;
+    graphs.bytes = MAX(graphs.bytes, s->graphs[at].bytes);
+    s->graphs[at] = graphs;
+    s->n_graphs = MAX(s->n_graphs, at + 1);
+    return true;
+}
+
+static EchBytes graphs_of_sglang(const Sglang *s)
+{
+    EchBytes sum = 0;
+    for (unsigned i = 0; i < s->n_graphs; i++)
+        sum = ech_bytes_add(sum, s->graphs[i].bytes);
+    return sum;
+}
+
 /* "KV Cache is allocated. #tokens: 2243474, K size: 59.91 GB, V size: 59.91 GB", or "KV size: 12.00 GB" where keys and values are one (quoted without 'is' and
  * 'size' too); before and after it how much of the device is left. */
 static bool read_sglang(EchMemoryFigures *f, EchWords line)
@@ -532,10 +601,15 @@ static bool read_sglang(EchMemoryFigures *f, EchWords line)
     s->cacheless |= ech_words_have(line, "leave no GPU memory for the KV cache") || ech_words_have(line, "increase --mem-fraction-static");
     if (s->share <= 0 && !share_after(line, "mem-fraction-static=", &s->share))
         share_after(line, "mem_fraction_static=", &s->share);
-    if (ech_words_have(line, "KV Cache ") && count_after(line, "#tokens: ", &tokens) &&
+    /* Addresses alone, of which memory is taken once graphs are captured: "Post-capture KV sizing: KV cache allocated. dtype: ..., #tokens: 100000, KV size:
+     * ..." */
+    if (ech_words_have(line, "KV Cache VA upper bound"))
+        return true;
+    if ((ech_words_have(line, "KV Cache ") || ech_words_have(line, "KV cache allocated")) && count_after(line, "#tokens: ", &tokens) &&
         (ech_words_size_after(line, "K size", &keys) || ech_words_size_after(line, "KV size", &keys) || ech_words_size_after(line, ", K ", &keys))) {
         if (!ech_words_size_after(line, "V size", &values))
             ech_words_size_after(line, ", V ", &values);
+        s->has_left |= ech_words_size_after(line, "avail mem", &s->left);
         /* Of several GPUs the one with the fewest decides. */
         if (s->tokens == 0 || tokens < s->tokens) {
             s->tokens = tokens;
@@ -543,16 +617,12 @@ static bool read_sglang(EchMemoryFigures *f, EchWords line)
         }
         return true;
     }
-    /* "Capture cuda graph begin. This can take up to several minutes.", of a draft model "Capture draft cuda graph begin."; "2. set --cuda-graph-max-bs to a
-     * smaller value (e.g., 16)", behind what was refused (sglang/srt/model_executor/cuda_graph_runner.py) */
-    if ((ech_words_start(line, "Capture ") && ech_words_have(line, "graph begin")) || ech_words_have(line, "set --cuda-graph-max-bs to a smaller value"))
+    /* "2. set --cuda-graph-max-bs to a smaller value (e.g., 16)", later "--cuda-graph-max-bs-decode", behind what was refused
+     * (sglang/srt/model_executor/runner_backend_utils/__init__.py) */
+    if (ech_words_have(line, "set --cuda-graph-max-bs"))
         return s->captures = true;
-    s->captures &= !(ech_words_start(line, "Capture ") && ech_words_have(line, "graph end"));
-    /* "Capture cuda graph end. Time elapsed: 19.50 s. mem usage=6.19 GB. avail mem=5.24 GB." */
-    if (ech_words_start(line, "Capture cuda graph end") && ech_words_size_after(line, "mem usage", &s->graphs)) {
-        s->has_left |= ech_words_size_after(line, "avail mem", &s->left);
-        return s->has_graphs = true;
-    }
+    if (read_sglang_graphs(s, line))
+        return true;
     bool of_server = ech_words_have(line, "max_total_num_tokens=") && ech_words_size_after(line, "available_gpu_mem", &s->left);
     if (of_server && s->tokens == 0)
         count_after(line, "max_total_num_tokens=", &s->tokens);
@@ -562,7 +632,7 @@ static bool read_sglang(EchMemoryFigures *f, EchWords line)
 
 static bool is_sglang(const Sglang *s)
 {
-    return s->tokens || s->has_graphs || s->has_weights;
+    return s->tokens || s->n_graphs || s->has_weights;
 }
 
 /* What the cache gets is what is free with the weights, less the part of what was free before them that the share leaves to others. */
@@ -585,8 +655,8 @@ static void say_cacheless(const Sglang *s, EchDiag *diag)
     g_autofree char *than = enough ? g_strdup("a larger share") : g_strdup_printf("more than %.4g", ceil(least * 1e4) / 1e4);
     ech_diag_remark(
         diag,
-        "%s gives the cache something, each hundredth more %s; what the share leaves is for activations and graphs: --chunked-prefill-size and "
-        "--cuda-graph-max-bs make those smaller where it gets tight. Smaller weights, more GPUs (--tp), and whoever else holds the GPU (nvidia-smi; "
+        "%s gives the cache something, each hundredth more %s; what the share leaves is for activations and graphs: --chunked-prefill-size and " SGLANG_MAX_BS
+        " make those smaller where it gets tight. Smaller weights, more GPUs (--tp), and whoever else holds the GPU (nvidia-smi; "
         "another server, draft weights) count as much",
         than, each);
 }
@@ -594,14 +664,14 @@ static void say_cacheless(const Sglang *s, EchDiag *diag)
 static void say_sglang(const Sglang *s, EchDiag *diag)
 {
     g_autofree char *weights = ech_format_bytes(s->weights.bytes), *cache = ech_format_bytes(s->cache), *each = ech_format_bytes(s->cache / MAX(s->tokens, 1)),
-                    *graphs = ech_format_bytes(s->graphs.bytes), *left = ech_format_bytes(s->left.bytes);
+                    *graphs = ech_format_bytes(graphs_of_sglang(s)), *left = ech_format_bytes(s->left.bytes);
     g_autoptr(GString) text = g_string_new("SGLang, on each GPU:");
     if (s->has_weights)
         g_string_append_printf(text, " weights %s;", weights);
     g_autofree char *after = ech_format_bytes(s->after);
     if (s->after && !s->tokens)
-        g_string_append_printf(text, " %s left beside them%s", after, s->has_graphs ? ";" : "");
-    if (s->has_graphs)
+        g_string_append_printf(text, " %s left beside them%s", after, s->n_graphs ? ";" : "");
+    if (s->n_graphs)
         g_string_append_printf(text, " CUDA graphs %s%s", graphs, s->tokens ? ";" : "");
     if (s->tokens)
         g_string_append_printf(text, " a KV cache of %" G_GUINT64_FORMAT " tokens, of all requests together", s->tokens);
@@ -616,10 +686,10 @@ static void say_sglang(const Sglang *s, EchDiag *diag)
         say_cacheless(s, diag);
         return;
     }
-    ech_diag_remark(diag,
-                    "weights and cache get --mem-fraction-static of the memory; the rest is for activations and CUDA graphs. More tokens: a larger share, "
-                    "--kv-cache-dtype fp8_e4m3 (twice those of 16 bits), more GPUs (--tp). Out of memory later: a smaller share, --chunked-prefill-size, "
-                    "--cuda-graph-max-bs");
+    ech_diag_remark(
+        diag,
+        "weights and cache get --mem-fraction-static of the memory; the rest is for activations and CUDA graphs. More tokens: a larger share, "
+        "--kv-cache-dtype fp8_e4m3 (twice those of 16 bits), more GPUs (--tp). Out of memory later: a smaller share, --chunked-prefill-size, " SGLANG_MAX_BS);
     ech_diag_remark(diag,
                     "what another GPU would have for it: 'echelon capture --pretend NAME -- python serve.py' with load_format=\"dummy\", without the weights");
 }
@@ -907,7 +977,7 @@ void ech_memory_figures_say(const EchMemoryFigures *f, EchDiag *diag)
     if (f->ran_out && f->sglang.captures)
         ech_diag_remark(diag,
                         "SGLang was capturing its graphs, which have to fit beside weights and KV cache, into what --mem-fraction-static leaves: a smaller "
-                        "share, a smaller --cuda-graph-max-bs, or none (--disable-cuda-graph, slower)");
+                        "share, a smaller " SGLANG_MAX_BS ", or none (--disable-cuda-graph, slower)");
     if (llama)
         ech_llama_says_say(f->llama, diag);
     if (tensorrt)
@@ -955,14 +1025,14 @@ static void write_figures(const EchMemoryFigures *f, EchTraceBuilder *builder, E
         write_compiled(largest(f), builder);
         ech_trace_builder_set_property(builder, "refused_on", "any");
     } else if (is_vllm(v)) {
-        ech_refused_held(builder, memory, v->tpu ? "weights and the like" : "weights", v->has_weights ? v->weights.bytes : 0);
+        ech_refused_held(builder, memory, v->tpu || v->consumed ? "weights and the like" : "weights", v->has_weights ? v->weights.bytes : 0);
         ech_refused_held(builder, memory, "KV cache", ech_rounded_bytes(v->cache));
         ech_refused_held(builder, memory, "activations of the trial run", activations_of(v));
         ech_refused_held(builder, memory, "beside PyTorch (context, libraries)", v->beside.bytes);
         ech_refused_held(builder, memory, "CUDA graphs", v->has_graphs ? v->graphs.bytes : 0);
         ech_refused_number(builder, "had_bytes", v->has_total, v->total.bytes);
     } else if (is_sglang(&f->sglang)) {
-        ech_refused_held(builder, memory, "CUDA graphs", f->sglang.has_graphs ? f->sglang.graphs.bytes : 0);
+        ech_refused_held(builder, memory, "CUDA graphs", graphs_of_sglang(&f->sglang));
         ech_refused_held(builder, memory, "weights", f->sglang.has_weights ? f->sglang.weights.bytes : 0);
         ech_refused_held(builder, memory, "KV cache", f->sglang.cache);
     } else if (ech_llama_says_any(f->llama)) {

@@ -287,7 +287,7 @@ static const struct {
     {"aximum pool size exceeded", "the text says that memory ran out, but not what was asked for: " ECH_RMM_POOL},
     {"increase --mem-fraction-static", "the text says that SGLang's share of the memory (--mem-fraction-static) leaves nothing for its KV cache beside the "
                                        "weights: a larger share, more GPUs (--tp) or smaller weights; where a larger share makes requests run out of "
-                                       "memory, --chunked-prefill-size and --cuda-graph-max-bs make those smaller"},
+                                       "memory, --chunked-prefill-size and --cuda-graph-max-bs-decode (older: --cuda-graph-max-bs) make those smaller"},
     {"leave no GPU memory for the KV cache", "the text says that SGLang's weights leave nothing for its KV cache under its share of the memory: a larger "
                                              "--mem-fraction-static than the least that it names (draft weights, another server and whatever else holds the "
                                              "GPU's memory count against it: nvidia-smi names them), more GPUs (--tp) or smaller weights"},

@@ -11,6 +11,8 @@
 #define ECH_RANGE_BACKWARD "autograd::engine::evaluate_function: "
 /** "Optimizer.step#AdamW.step". */
 #define ECH_RANGE_OPTIMIZER "Optimizer.step#"
+/** "server step: 2000 tokens of 4 requests", a mark before each step of vLLM's or SGLang's (capture/pretend/python/pretend_generated.py). */
+#define ECH_MARK_SERVER "server step: "
 
 static inline bool ech_stack_has_module(const char *stack)
 {

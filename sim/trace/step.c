@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* What marks are steps by, the surest last. */
-typedef enum { BY_PROGRAM, BY_OPTIMIZER, BY_NUMBER } By;
+typedef enum { BY_MODULE, BY_PROGRAM, BY_OPTIMIZER, BY_NUMBER } By;
 
 /* Marks of one kind, in program order. */
 typedef struct {
@@ -30,6 +30,8 @@ static size_t stem_length(const char *name)
 {
     if (ech_mark_is_optimizer(name))
         return strlen(name);
+    if (g_str_has_prefix(name, ECH_MARK_SERVER)) /* how much it computes follows */
+        return strlen(ECH_MARK_SERVER);
     if (g_str_has_prefix(name, "START ") || g_str_has_prefix(name, "END ")) /* PyTorch's own annotations: compilation, say */
         return 0;
     size_t length = strlen(name), stem = length;
@@ -74,15 +76,24 @@ static EchTime programs_time(const GPtrArray *kinds)
     return time;
 }
 
+static bool has_optimizers(const GPtrArray *kinds)
+{
+    bool any = false;
+    for (guint i = 0; i < kinds->len && !any; i++)
+        any = ((const Kind *)kinds->pdata[i])->by == BY_OPTIMIZER;
+    return any;
+}
+
 /* The kind with the most marks; those that are numbered go before optimizers' steps, which tell the same in the middle of it. Of programs the one that runs for
- * most of the time. */
+ * most of the time. A module's calls are steps where nothing is trained: there a step may call it several times. */
 static const Kind *best_kind(const GPtrArray *kinds)
 {
     const Kind *best = NULL;
     EchTime programs = programs_time(kinds);
+    bool trains = has_optimizers(kinds);
     for (guint i = 0; i < kinds->len; i++) {
         const Kind *kind = kinds->pdata[i];
-        if (kind->ops->len < 2 || (kind->by == BY_PROGRAM && kind->time < programs / 2))
+        if (kind->ops->len < 2 || (kind->by == BY_PROGRAM && kind->time < programs / 2) || (kind->by == BY_MODULE && trains))
             continue;
         if (!best || kind->by > best->by || (kind->by == best->by && kind->by != BY_PROGRAM && kind->ops->len > best->ops->len))
             best = kind;
@@ -146,9 +157,8 @@ static GPtrArray *kinds_of(const EchTrace *trace)
         if (op->kind != ECH_OP_MARK || op->queue == ECH_NONE || ech_trace_queues(trace)[op->queue].kind != ECH_QUEUE_HOST)
             continue;
         const char *name = ech_trace_string(trace, op->name);
-        bool program = op->queue == programs;
-        By by = program ? BY_PROGRAM : ech_mark_is_optimizer(name) ? BY_OPTIMIZER : BY_NUMBER;
-        size_t length = program ? strlen(name) : stem_length(name);
+        By by = op->queue == programs ? BY_PROGRAM : ech_mark_is_optimizer(name) ? BY_OPTIMIZER : ech_mark_is_module_call(name) ? BY_MODULE : BY_NUMBER;
+        size_t length = by == BY_PROGRAM || by == BY_MODULE ? strlen(name) : stem_length(name);
         Kind *kind = length ? kind_of(kinds, name, length, op->queue, by) : NULL;
         EchId id = (EchId)i;
         if (!kind)

@@ -1,7 +1,9 @@
 /** @file step.h
- * The steps of a captured program, as its marks tell them (ProfilerStep#3, "step 3", Optimizer.step, XLA's programs), and a part of a trace alone.
+ * The steps of a captured program, as its marks tell them (ProfilerStep#3, "step 3", Optimizer.step, XLA's programs, a model's calls), and a part of a trace
+ * alone.
  */
 #pragma once
+#include "sim/trace/ranges.h"
 #include "sim/trace/trace.h"
 
 /** The operations [mark, end), which begin with a mark and have kernels or collectives in them. */
@@ -19,7 +21,8 @@ typedef struct {
 
 /** In order. An optimizer's step ends a step of the program: from one to the next is a whole one, and what follows the last is none; of several optimizers
  * (a GAN's), told apart by what they write, from one of them to its next, with steps of all others in between. Where no marks are called so, the runs of the
- * program that takes longest are steps, if it ran twice and for half the time of all. NULL and 0 where no two marks of a kind tell steps. g_free. */
+ * program that takes longest are steps, if it ran twice and for half the time of all; else, where no optimizer steps, the calls of the outermost module that is
+ * called most often (a prompt, a token, a step of diffusion). NULL and 0 where no two marks of a kind tell steps. g_free. */
 EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 /** Of the compiled programs that ran on the first device, by ECH_QUEUE_OF_PROGRAMS, the one that took longest in all: its name without its number ("jit_step"
  * of "jit_step(6643)"), owned by the caller; NULL: none. */
@@ -29,9 +32,16 @@ static inline bool ech_mark_is_optimizer(const char *name)
 {
     return g_str_has_prefix(name, "Optimizer.step");
 }
+/** Whether it is a call of a PyTorch module outside of all others. */
+static inline bool ech_mark_is_module_call(const char *name)
+{
+    return g_str_has_prefix(name, ECH_RANGE_MODULE);
+}
 /** How far a step goes that begins with the mark @name, behind that name. */
 static inline const char *ech_step_until(const char *name, bool others)
 {
+    if (ech_mark_is_module_call(name))
+        return " to its next call";
     return !ech_mark_is_optimizer(name) ? "" : others ? " to the next of that optimizer" : " to the next";
 }
 

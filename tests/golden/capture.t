@@ -66,7 +66,7 @@ $ cd $T && echelon capture --pretend h100-sxm -- no-such-command-here
 echelon capture: Failed to execute child process “no-such-command-here” (No such file or directory)
 exit 1
 $ cd $T && echelon capture --pretend h100-sxm -- sh -c 'kill -9 $$'
-echelon capture: the command ended by signal 9: the kernel ends so what takes more memory than this host has; weights can be made on the device from the start (with torch.device("cuda")), where without a GPU they take none
+echelon capture: the command ended by signal 9: not by the kernel for want of the host's memory, of which it has counted nothing meanwhile, but by another program or by itself, as servers do whose worker failed: what was printed above says why then
 echelon capture: nothing was captured; no process of the command asked for a GPU
 exit 137
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm -o step -- "$P" 2>&1 | sed 's/[0-9]\{3,\}\././g'; sed -n 's/^\(kernel\|copy\|alloc\) [0-9]*/\1/p; /^name/p; /^device/p; /^end/p' step.*.pretend | sed 's/^alloc 0 0 [0-9]*/alloc 0 0/'

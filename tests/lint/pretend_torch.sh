@@ -515,8 +515,19 @@ cat >"$work/vllm/v1/worker/gpu/input_batch.py" <<'PY'
 import torch
 def get_num_sampled_and_rejected(num_sampled, seq_lens, cu_num_logits, idx_mapping, prefill_len): return num_sampled, torch.empty_like(num_sampled)
 PY
+cat >"$work/vllm/v1/worker/gpu_worker.py" <<'PY'
+class Worker:
+    def execute_model(self, scheduler_output): return scheduler_output
+PY
+mkdir -p "$work/sglang/srt/managers"
+touch "$work/sglang/srt/__init__.py" "$work/sglang/srt/managers/__init__.py"
+cat >"$work/sglang/srt/managers/tp_worker.py" <<'PY'
+class TpModelWorker:
+    def forward_batch_generation(self, batch, forward_batch=None): return batch
+PY
 cat >"$work/attend.py" <<'PY'
 import multiprocessing, sys, time, torch
+from types import SimpleNamespace as Given
 from flash_attn.cute import interface
 from cutlass.cutlass_dsl.tvm_ffi_provider import TVMFFIJitCompiledFunction
 @torch.library.custom_op("their::norm", mutates_args=["out"])
@@ -565,6 +576,12 @@ if __name__ == "__main__":
     from vllm.v1.worker.gpu.input_batch import get_num_sampled_and_rejected
     sampled, rejected = get_num_sampled_and_rejected(torch.empty(2, dtype=torch.int32, device="cuda"), None, torch.tensor([0, 4, 8], dtype=torch.int32).cuda(), None, None)
     assert sampled.tolist() == [1, 1] and rejected.tolist() == [3, 3]
+    from vllm.v1.worker.gpu_worker import Worker
+    from sglang.srt.managers.tp_worker import TpModelWorker
+    for tokens in {"a": 700, "b": 1}, {}:
+        Worker().execute_model(Given(num_scheduled_tokens=tokens))
+    for extends in True, False:
+        TpModelWorker().forward_batch_generation(Given(seq_lens=[9, 9, 9], extend_num_tokens=27, forward_mode=Given(is_extend=lambda: extends)))
     spawn = multiprocessing.get_context("spawn")
     ready = spawn.Event()
     worker = spawn.Process(target=serve, args=(ready,))
@@ -593,6 +610,9 @@ done
 for sizes in '\[2, 8, 32\], \[64, 2, 32\], \[64, 2, 32\]' '\[5, 8, 32\], \[5, 2, 32\], \[5, 2, 32\]'; do
   grep -q "\"sglang::paged_attention, sizes = \[$sizes, \[\]\], types = \[bf16, bf16, bf16, -\]\"" "$work"/a.*.pretend || { echo "no range of SGLang's attention over $sizes"; exit 1; }
 done
+# Steps of servers, but those of no tokens
+steps="$(grep -h -o 'server step: [^"]*' "$work"/a.*.pretend)"
+[ "$steps" = "$(printf 'server step: %s\n' '701 tokens of 2 requests' '27 tokens of 3 requests' '3 tokens of 3 requests')" ] || { echo "steps of servers: $steps"; exit 1; }
 grep -q 'cute::flash_attncute' "$work"/a.*.pretend && { echo "an attention's kernel has a range of its own"; exit 1; }
 [ "$(ls "$work"/a.*.pickle | wc -l)" = 2 ] || { echo "a killed worker left no snapshot:"; ls "$work"; exit 1; }
 [ "$(grep -c '^end$' "$work"/a.*.pretend | grep -c ':1$')" = 2 ] || { echo "a killed worker's capture has no end"; exit 1; }

@@ -79,6 +79,10 @@ static const struct {
     {"vllm.txt", "weights 15 GiB; 2 GiB left for the KV cache of 16384 tokens, 128 KiB each", "weights", 15 * GIB},
     {"vllm.txt", "a request of 32768 tokens does not fit, it needs 4 GiB, 2 GiB more; --max-model-len 16384 or less does", "KV cache", 2 * GIB},
     {"vllm_usage.txt", "may take 72 GiB (0.9 of 80 GiB); weights 15 GiB; activations 5 GiB; 50 GiB left for the KV cache", "CUDA graphs", 512 * MIB},
+    {"vllm_consumed.txt",
+     "may take 72 GiB (0.9 of 80 GiB); weights 30 GiB; activations 8 GiB; beside PyTorch 1.25 GiB; 32 GiB left for the KV cache of 131072 tokens, 256 KiB each",
+     "CUDA graphs", 512 * MIB},
+    {"vllm_consumed.txt", "requests of 32768 tokens fit 4 at a time", "activations of the trial run", 8 * GIB},
     {"vllm_none.txt", "nothing left for the KV cache, 2.50 GiB too little", "weights", 15 * GIB},
     {"vllm_old.txt", "may take 21.6 GiB (0.9 of 24 GiB); beside PyTorch 358 MiB; 4 GiB left for the KV cache of 32768 tokens", "KV cache", 4 * GIB},
     {"vllm_old.txt", "requests of 16384 tokens fit 2 at a time", NULL, 0},
@@ -144,6 +148,9 @@ static const struct {
     {"sglang.txt", "weights 56 GiB; a KV cache of 2097152 tokens, of all requests together, 96 GiB, 48 KiB each; 38.0 GiB left beside it", "KV cache",
      96 * GIB},
     /* 12 GiB less the fifth of 80 GiB that the share leaves */
+    {"sglang_graphs.txt",
+     "SGLang, on each GPU: weights 16 GiB; CUDA graphs 2 GiB; a KV cache of 327680 tokens, of all requests together, 40 GiB, 128 KiB each; 21 GiB left",
+     "CUDA graphs", 2 * GIB},
     {"sglang_none.txt", "SGLang, on each GPU: weights 68 GiB; 12 GiB left beside them", "weights", 68 * GIB},
     {"sglang_none.txt",
      "--mem-fraction-static 0.8 leaves nothing for the KV cache: weights alone take 68 GiB of 80 GiB that were free, 4 GiB more than that share", NULL, 0},
@@ -403,6 +410,9 @@ static const struct {
 } others[] = {
     {"INFO [gpu_model_runner.py:1176] Model loading took 14.5000 GiB and 28.7 seconds",
      "vLLM's weights take 14.5 GiB of each GPU; what is left for the KV cache", "nothing left"},
+    {"Desired GPU memory utilization is (0.9, 72.0 GiB). Actual usage is 31.25 GiB for consumed memory (weights + non-torch), 8.0 GiB for peak activation, and "
+     "0.5 GiB for CUDAGraph memory. Current kv cache memory in use is 32.0 GiB.",
+     "weights and the like 31.2 GiB; activations 8 GiB; 32 GiB left for the KV cache", "beside PyTorch"},
     {"Initial free memory 31.16 GiB, reserved 4.25 GiB memory for KV Cache as specified by kv_cache_memory_bytes config and skipped memory profiling.",
      "4.25 GiB asked for as the KV cache", "left for the KV cache"},
     {"Initial free memory 31.16 GiB, reserved 4.25 GiB memory for KV Cache as specified by kv_cache_memory_bytes config and skipped memory profiling.",

@@ -1356,12 +1356,15 @@ START_TEST(refused_to_graphs)
                           "value (e.g., 16)\n",
                       says[] = "SGLang was capturing its graphs";
     g_autofree char *failed = g_strconcat("[2026-01-02 03:04:05 TP0] Scheduler hit an exception: Exception: Capture cuda graph failed: ", refused, hint, NULL),
+                    *later = g_strconcat(refused, "Possible solutions:\n2. set --cuda-graph-max-bs-decode to a smaller value (e.g., 16)\n", NULL),
                     *begun = g_strconcat("[2026-01-02 03:04:05 TP0] Capture draft cuda graph begin. This can take up to several minutes. avail mem=1.29 GB\n",
                                          refused, NULL),
                     *over = g_strconcat("[2026-01-02 03:04:05 TP0] Capture cuda graph begin. This can take up to several minutes. avail mem=1.29 GB\n"
                                         "[2026-01-02 03:04:07 TP0] Capture cuda graph end. Time elapsed: 2.00 s. mem usage=0.50 GB. avail mem=0.79 GB.\n",
                                         refused, NULL);
-    g_autoptr(EchImport) of_failed = ech_test_text(failed, NULL), of_begun = ech_test_text(begun, NULL), of_over = ech_test_text(over, NULL);
+    g_autoptr(EchImport) of_failed = ech_test_text(failed, NULL), of_begun = ech_test_text(begun, NULL), of_over = ech_test_text(over, NULL),
+                         of_later = ech_test_text(later, NULL);
+    ck_assert(ech_test_says(of_later->diag, says));
     ck_assert(ech_test_says(of_failed->diag, says) && ech_test_says(of_begun->diag, says) && !ech_test_says(of_over->diag, says));
 }
 END_TEST

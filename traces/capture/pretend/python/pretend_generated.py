@@ -1,5 +1,6 @@
 """Ranges of kernels that are written and compiled while the program runs (TorchInductor's, CuTe's), which are no operators of PyTorch's: sizes of what they are called
-with, as PyTorch's own ranges say them, and types, which those do not. Of operators of other packages. And of FlashAttention 4, whose masks are compiled into its kernels."""
+with, as PyTorch's own ranges say them, and types, which those do not. Of operators of other packages. And of FlashAttention 4, whose masks are compiled into its kernels.
+And marks of servers' steps."""
 import ctypes
 import functools
 import inspect
@@ -26,6 +27,9 @@ def say(what, error):
 _said = set()
 
 
+NO_STEPS = "steps of the server are not told"
+
+
 def install(finder):
     if os.environ.get("ECHELON_PRETEND_VALUES") != "0":
         import pretend_masks
@@ -40,6 +44,8 @@ def install(finder):
         finder.when(package + ".decode_attention", _decodes, "how much SGLang's attention in Triton computes is guessed")
         finder.when(package + ".extend_attention", _extends, "how much SGLang's attention in Triton computes is guessed")
     finder.when("flash_attn.cute.interface", _attention, "how much FlashAttention computes is guessed")
+    finder.when("vllm.v1.worker.gpu_worker", _steps_of_vllm, NO_STEPS)
+    finder.when("sglang.srt.managers.tp_worker", _steps_of_sglang, NO_STEPS)
 
 
 def _type_of(value):
@@ -317,3 +323,36 @@ def _extends(module):
         return dict(given, cu_seqlens_k=given["qo_indptr"], cu_seqlens_q=given["qo_indptr"], cu_seqlens_before=given["kv_indptr"], causal=given.get("is_causal", True))
 
     _pages(module, "extend_attention_fwd", ("q_extend", "k_extend", "v_extend"), lengths)
+
+
+def _steps(kind, name, count):
+    """A mark before each step of a server's worker; @count: how many tokens of how many requests it computes, of what it is given."""
+    run = getattr(kind, name)
+
+    @functools.wraps(run)
+    def told(worker, *args, **named):
+        try:
+            tokens, requests = count(*args, **named)
+            if tokens > 0:
+                torch.cuda.nvtx.mark("server step: %d tokens of %d requests" % (tokens, requests))
+        except Exception as error:  # of another release
+            say(NO_STEPS, error)
+        return run(worker, *args, **named)
+
+    setattr(kind, name, told)
+
+
+def _steps_of_vllm(module):
+    def count(scheduler_output, *rest, **named):
+        tokens = scheduler_output.num_scheduled_tokens
+        return sum(tokens.values()), len(tokens)
+
+    _steps(module.Worker, "execute_model", count)
+
+
+def _steps_of_sglang(module):
+    def count(batch=None, *rest, **named):
+        requests = len(batch.seq_lens) if batch is not None else 0
+        return batch.extend_num_tokens if requests and batch.forward_mode.is_extend() else requests, requests
+
+    _steps(module.TpModelWorker, "forward_batch_generation", count)
