@@ -325,6 +325,7 @@ typedef struct {
     EchAdvice *advice;
     GArray *trials;         /* Trial */
     bool pytorch, xla, tpu; /* what was captured; xla, and for a TPU */
+    bool tensorflow;        /* xla, for TensorFlow */
     bool trains;            /* PyTorch has a backward pass to run, or an optimizer; */
     bool twice;             /* and differentiates a gradient, too; */
     bool lists;             /* and its optimizer takes all parameters at once. */
@@ -870,6 +871,22 @@ static bool is_divisible(const Advise *a, const Measure *m)
     return is;
 }
 
+/* What XLA compiled for TensorFlow: its names of a function and of a cluster of operators. */
+static bool is_of_tensorflow(const EchProgram *program)
+{
+    return g_str_has_prefix(program->name, "a_inference_") || g_str_has_prefix(program->name, "cluster_");
+}
+
+/* Such a program can be told to compute again. Memory of the host it has no words for, and what results can replace it gives by itself. */
+static const char *code_in_tensorflow(const Measure *m)
+{
+    if (m->when == PAGED)
+        return "TF_FORCE_UNIFIED_MEMORY=true and tf.compat.v1.GPUOptions(per_process_gpu_memory_fraction=...) above 1";
+    return strcmp(m->name, remat) == 0
+               ? "tf.recompute_grad(part) around parts of the model; of Keras' layers with keras.RematScope(mode=\"full\") where they are made"
+               : NULL;
+}
+
 /* What the measure says to such a program; NULL where it is none for it. */
 static const char *code_for(const Advise *a, const Measure *m)
 {
@@ -897,6 +914,8 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL;
     if ((compiled && !a->xla) || (of_blocks && !a->advice->blocks) || (!of_blocks && a->advice->blocks && g_str_has_prefix(first, remat)))
         return NULL; /* checkpoint() takes modules, not arrays */
+    if (a->tensorflow)
+        return code_in_tensorflow(m);
     return !a->pytorch ? m->in_jax : a->trains ? m->in_pytorch : m->in_inference;
 }
 
@@ -1110,6 +1129,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
     a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
     a->xla = result->program != NULL;
+    a->tensorflow = a->xla && is_of_tensorflow(result->program);
     a->again = a->xla ? ech_program_products_again(result->program) : -1;
     advice->forward = a->xla && ech_program_is_forward(result->program);
     a->remade = a->xla && ech_trace_is_remade(result->trace);

@@ -127,15 +127,28 @@ static char *pool_of_jax(const EchTrace *trace)
     return g_string_free(g_steal_pointer(&spec), FALSE);
 }
 
-/* That pool. TensorFlow's leaves the system what the GPU's generation takes. Owned by the caller. */
+/* TensorFlow's, as the program has it: it leaves the system what the GPU's generation takes. */
+static char *pool_of_tensorflow(const EchTrace *trace)
+{
+    const char *name = ech_trace_get_property(trace, "pretended_device"), *limit = ech_trace_get_property(trace, "pretended_pool_limit");
+    g_autoptr(EchDevice) device = name ? ech_device_load(name, NULL, NULL) : NULL;
+    double capability = device ? ech_device_number(device, "kernel.compute_capability", 0) : 0;
+    g_autoptr(GString) spec = g_string_new("tensorflow");
+    uint64_t bytes;
+    if (capability > 0 && capability < 9)
+        g_string_append_printf(spec, ":compute_capability=%.1f", capability);
+    if (limit && ech_parse_u64(limit, &bytes, NULL))
+        g_string_append_printf(spec, "%cmemory_limit=%" G_GUINT64_FORMAT, strchr(spec->str, ':') ? ',' : ':', bytes >> 20);
+    if (ech_trace_get_property(trace, "pretended_pool_grows"))
+        g_string_append_printf(spec, "%callow_growth", strchr(spec->str, ':') ? ',' : ':');
+    return g_string_free(g_steal_pointer(&spec), FALSE);
+}
+
+/* That pool. Owned by the caller. */
 static char *pool_of(const EchTrace *trace)
 {
-    const char *whose = one_by_one(trace), *name = ech_trace_get_property(trace, "pretended_device");
-    if (g_strcmp0(whose, "jax") == 0)
-        return pool_of_jax(trace);
-    g_autoptr(EchDevice) device = name && g_strcmp0(whose, "tensorflow") == 0 ? ech_device_load(name, NULL, NULL) : NULL;
-    double capability = device ? ech_device_number(device, "kernel.compute_capability", 0) : 0;
-    return capability > 0 && capability < 9 ? g_strdup_printf("tensorflow:compute_capability=%.1f", capability) : g_strdup(whose);
+    const char *whose = one_by_one(trace);
+    return g_strcmp0(whose, "jax") == 0 ? pool_of_jax(trace) : g_strcmp0(whose, "tensorflow") == 0 ? pool_of_tensorflow(trace) : g_strdup(whose);
 }
 
 /* Lives of what is taken beside the allocator are nobody's to place. */

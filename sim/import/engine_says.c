@@ -524,7 +524,7 @@ static const Wording wordings[] = {
      .holder = "allocations of this process",
      .read = read_driver_pool,
      .advice = "use less at a time (a smaller batch, rematerialisation, offload); where much is free all the same, the pool's limit stands "
-               "(XLA_PYTHON_CLIENT_MEM_FRACTION, .75 of the memory unless set)"},
+               "(JAX's XLA_PYTHON_CLIENT_MEM_FRACTION, .75 of the memory unless set)"},
     {.mark = "failed to allocate ", .also = " bytes) from device: ", .who = "the framework's pool", .memory = "hbm", .read = read_driver, .say = say_pool},
 };
 
@@ -608,6 +608,11 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
 bool ech_engine_says_any(const EchEngineSays *s)
 {
     return s->wording || s->sizes->len;
+}
+
+bool ech_engine_says_sizes(const EchEngineSays *s)
+{
+    return s->sizes->len > 0;
 }
 
 void ech_engine_says_parts(const EchEngineSays *s, EchDiag *diag)

@@ -26,6 +26,8 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchEngineSays, ech_engine_says_free)
 bool ech_engine_says_line(EchEngineSays *says, EchWords before, EchWords line, EchWords sentence);
 /** Whether a refusal was read. */
 bool ech_engine_says_any(const EchEngineSays *says);
+/** Whether sizes of what cudaMallocAsync's pool held were. */
+bool ech_engine_says_sizes(const EchEngineSays *says);
 /** Says what llama.cpp and ollama told of before something was refused in words that are not known. */
 void ech_engine_says_parts(const EchEngineSays *says, EchDiag *diag);
 /** As ech_torch_says_write(). ECH_ERROR_PARSE, about @where, for a size that no array has. */

@@ -21,5 +21,5 @@ void ech_hlo_frames_frame(EchHloFrames *frames, uint64_t location, uint64_t pare
 /** Frame @id and those around it, innermost first, one a line, "dir/model.py:29:layer"; each once, at most 64 of them. Kept by @builder. NULL for an id that is
  * in no table (0, too), and where the texts of a module have grown beyond 16 MiB. */
 const char *ech_hlo_frames_text(EchHloFrames *frames, EchProgramBuilder *builder, uint64_t id);
-/** The same for a file and a line alone, as older XLA writes them; NULL for an empty name. */
+/** The same for a file and a line alone, as older XLA writes them; NULL for an empty name, and where TensorFlow makes any operator. */
 const char *ech_hlo_line_text(EchHloFrames *frames, EchProgramBuilder *builder, const char *file, size_t n, uint64_t line);

@@ -884,7 +884,7 @@ static bool make_trace(Reader *r, GError **error)
         ech_engine_says_parts(r->engine, r->ret->diag);
     } else if (ech_torch_says_any(r->torch)) {
         ech_torch_says_write(r->torch, r->builder, r->ret);
-    } else if (ech_bfc_dump_tells(r->dump) || (ech_bfc_dump_asks(r->dump) && !xla)) {
+    } else if (ech_bfc_dump_tells(r->dump) || (ech_bfc_dump_asks(r->dump) && !xla && !ech_engine_says_sizes(r->engine))) {
         ech_bfc_dump_write(r->dump, r->builder, r->ret, later);
         if (!ech_bfc_dump_tells(r->dump))
             ech_memory_figures_nodes(r->figures, r->builder);
@@ -892,6 +892,8 @@ static bool make_trace(Reader *r, GError **error)
     } else if (ech_engine_says_any(r->engine) && !xla) {
         if (!ech_engine_says_write(r->engine, r->where, r->builder, r->ret, error))
             return false;
+        if (ech_bfc_dump_asks(r->dump)) /* of TensorFlow's: for which array cudaMallocAsync was asked */
+            ech_bfc_dump_say_request(r->dump, r->ret->diag);
     } else {
         if (ech_bfc_dump_asks(r->dump))
             ech_bfc_dump_say_request(r->dump, r->ret->diag);

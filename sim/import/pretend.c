@@ -20,6 +20,9 @@
  *   refused T DEVICE STREAM BYTES                                     the driver had no room
  *   record T DEVICE STREAM EVENT | wait T DEVICE STREAM EVENT
  *   pool MILLIONTHS GROWS                                             of the memory, which JAX's own pool would take; 0: not told; 1: as it is needed
+ *   pool_told BYTES GROWS                                             what the program told TensorFlow's own pool, of each device: to take no more (0: not
+ *                                                                     told), and only as it is needed
+ *   pool_wanted 1                                                     the program itself wants its arrays one by one of the driver
  *   sync T TYPE DEVICE STREAM EVENT                                   1 event, 3 stream, 4 device
  *   host T DEVICE NAME READ WRITTEN                                   an operator on arrays of the host, which its processor runs before it asks the
  *                                                                     device for more: bytes of them
@@ -48,6 +51,7 @@
  *                                                                     arrays, where these do not lie together
  *   axes N                                                            of the kernel before: dimensions by which it computes where elements lie
  *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
+ *   thread THREAD                                                     the next work is asked for by this one, of whose ranges none was opened or closed last
  *   end
  *
  * A kernel without a line of args has parameters that could not be read. What it does with those that could: pointers to const are read, PyTorch's element-wise
@@ -202,6 +206,7 @@ typedef struct {
     uint64_t clock_ns, reserved, peak_reserved, n_refused, largest_refused, n_served_late;
     uint64_t n_unmasked;              /* kernels of FlexAttention's of which nothing says what their masks leave */
     uint64_t refused, refused_device; /* the last request that the driver had no room for, bytes; 0: none, or it was served since */
+    bool pool_wanted;                 /* by the program itself, not in the place of another */
     bool of_tensorflow, of_xla;       /* it launched kernels that are called as these call theirs */
     uint64_t n_blocks, n_of_pool;     /* of the device that the program asked for; by cudaMallocAsync */
     uint64_t n_host_work;
@@ -320,7 +325,7 @@ static GArray *ranges_of(Reader *r, uint64_t thread)
     return open;
 }
 
-/* Launches do not say their thread: a range is around what is asked for while its thread was the last to open or close one. */
+/* Launches do not say their thread: a range is around what is asked for while its thread was the last to open or close one, or to be named. */
 static const Range *innermost(const Reader *r)
 {
     return r->active && r->active->len > 0 ? &g_array_index(r->active, Range, MIN(r->active->len, MAX_RANGES) - 1) : NULL;
@@ -908,6 +913,16 @@ static void add_registered(Reader *r, EchItemKind kind)
     ech_capture_add(r->capture, &item);
 }
 
+/* TensorFlow's operators have arrays of their own: "model/dense/MatMul (MatMul)". */
+static EchId named_by_operator(Reader *r, uint32_t path, EchId otherwise)
+{
+    const char *range = ech_trace_builder_peek_string(r->builder, g_array_index(r->paths, Path, path).name);
+    if (!g_str_has_prefix(range, ECH_RANGE_TENSORFLOW))
+        return otherwise;
+    g_autofree char *name = g_strdup(range + strlen(ECH_RANGE_TENSORFLOW));
+    return ech_trace_builder_string(r->builder, name, -1);
+}
+
 static void add_memory(Reader *r, EchItemKind kind)
 {
     Within where;
@@ -921,6 +936,8 @@ static void add_memory(Reader *r, EchItemKind kind)
     bool variable = r->lines.fields[5] == 6 && item.bytes < (uint64_t)1 << 20;
     item.name = ech_trace_builder_string(r->builder, variable ? "variables of modules" : memory_name(r->lines.fields[5]), -1);
     item.direct = r->lines.fields[5] == 6;
+    if (item.to == ECH_TIER_DEVICE && !item.direct && where.path != UINT32_MAX)
+        item.name = named_by_operator(r, where.path, item.name);
     ech_capture_add(r->capture, &item);
     if (kind == ECH_ITEM_ALLOC && r->lines.fields[5] == 2)
         add_pinning(r, item.bytes, true);
@@ -1462,7 +1479,10 @@ enum {
     LINE_SECTORS,
     LINE_AXES,
     LINE_ASKED,
+    LINE_THREAD,
     LINE_POOL,
+    LINE_POOL_TOLD,
+    LINE_POOL_WANTED,
     LINE_MEETS,
     LINE_RANK,
     LINE_SENDS,
@@ -1506,7 +1526,10 @@ static const EchLineKind kinds[] = {
     [LINE_SECTORS] = {"sectors", NULL, 1, false},
     [LINE_AXES] = {"axes", NULL, 1, false},
     [LINE_ASKED] = {"asked", NULL, 1, false},
+    [LINE_THREAD] = {"thread", NULL, 1, false},
     [LINE_POOL] = {"pool", NULL, 2, false},
+    [LINE_POOL_TOLD] = {"pool_told", NULL, 2, false},
+    [LINE_POOL_WANTED] = {"pool_wanted", NULL, 1, false},
     [LINE_MEETS] = {"meets", NULL, ECH_LINE_LIST, false},
     [LINE_RANK] = {"rank", NULL, 3, false},
     [LINE_SENDS] = {"sends", NULL, ECH_LINE_LIST, false},
@@ -1563,6 +1586,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_COLLECTIVE: return add_collective(r, error);
     case LINE_PUSH: return add_push(r, error);
     case LINE_POP: add_pop(r); break;
+    case LINE_THREAD: r->active = ranges_of(r, r->lines.fields[0]); break;
     case LINE_MARK: return add_mark(r, error);
     case LINE_GRAPH:
         r->of_graph = r->lines.fields[3];
@@ -1592,6 +1616,13 @@ static bool add_line(size_t which, void *data, GError **error)
         if (r->lines.fields[1] != 0)
             ech_trace_builder_set_property(r->builder, "pretended_pool_grows", "true");
         break;
+    case LINE_POOL_TOLD:
+        if (r->lines.fields[0] > 0)
+            ech_trace_builder_printf_property(r->builder, "pretended_pool_limit", "%" G_GUINT64_FORMAT, r->lines.fields[0]);
+        if (r->lines.fields[1] != 0)
+            ech_trace_builder_set_property(r->builder, "pretended_pool_grows", "true");
+        break;
+    case LINE_POOL_WANTED: r->pool_wanted = true; break;
     case LINE_MEETS: return add_meetings(r, false, error);
     case LINE_SENDS: return add_meetings(r, true, error);
     case LINE_OF: return add_of(r, error);
@@ -1707,7 +1738,11 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
         ech_diag_remark(r->ret->diag,
                         "no snapshot of PyTorch's lies beside it: what is allocated are the segments that PyTorch asked the driver for, not its tensors");
     if (!given && !found && r->n_of_pool > r->n_blocks / 2) /* TensorFlow's and JAX's arrays, whatever scratch memory they ask for besides */
-        ech_trace_builder_set_property(r->builder, "asked_one_by_one", r->of_tensorflow ? "tensorflow" : r->of_xla ? "jax" : "cuda_async");
+        ech_trace_builder_set_property(r->builder, "asked_one_by_one",
+                                       r->pool_wanted     ? "cuda_async"
+                                       : r->of_tensorflow ? "tensorflow"
+                                       : r->of_xla        ? "jax"
+                                                          : "cuda_async");
     ech_capture_set_unrecorded(r->capture);
     ech_trace_builder_set_property(r->builder, "host_order", "as asked");
     return ech_capture_finish(r->capture, error);

@@ -30,11 +30,34 @@ static char *module_name(const char *name, size_t length)
     return g_string_free(out, FALSE);
 }
 
+/* "model/dense_1/MatMul (MatMul)" is asked for by "model/dense_1": TensorFlow names an operator after the scopes that it was made in, Keras a layer within its
+ * model. What is deeper, and an operator's own name, are left out. */
+static char *scope_name(const char *name, size_t length, Pass *ret_pass)
+{
+    enum { DEEPEST = 2 };
+    static const char tape[] = "gradient_tape/";
+    size_t n = MIN(strcspn(name, " "), length), scope = 0;
+    if (g_str_has_prefix(name + n, " (Variable)")) /* a network has hundreds */
+        return g_strdup("variables");
+    if (n > strlen(tape) && strncmp(name, tape, strlen(tape)) == 0) {
+        *ret_pass = BACKWARD;
+        name += strlen(tape);
+        n -= strlen(tape);
+    }
+    for (size_t i = 0, deep = 0; i < n && deep < DEEPEST; i++) {
+        if (name[i] == '/') {
+            scope = i;
+            deep++;
+        }
+    }
+    return g_strndup(name, scope > 0 ? scope : n);
+}
+
 /* The name of what asked, of ranges innermost first, and in which pass; NULL where there are none. */
 static char *asker_of(const char *stack, Pass *ret_pass, bool *known)
 {
-    const char *module = NULL, *outermost = NULL, *node = NULL, *step = NULL;
-    size_t n_module = 0, n_outermost = 0, n_node = 0, n_step = 0;
+    const char *module = NULL, *outermost = NULL, *node = NULL, *step = NULL, *operator= NULL;
+    size_t n_module = 0, n_outermost = 0, n_node = 0, n_step = 0, n_operator = 0;
     *ret_pass = FORWARD;
     for (const char *at = stack; *at;) {
         size_t n = strcspn(at, "\n");
@@ -46,6 +69,9 @@ static char *asker_of(const char *stack, Pass *ret_pass, bool *known)
                 *ret_pass = module ? AGAIN : BACKWARD;
             node = at + strlen(ECH_RANGE_BACKWARD);
             n_node = n - strlen(ECH_RANGE_BACKWARD);
+        } else if (!operator&& g_str_has_prefix(at, ECH_RANGE_TENSORFLOW)) {
+            operator= at + strlen(ECH_RANGE_TENSORFLOW);
+            n_operator = n - strlen(ECH_RANGE_TENSORFLOW);
         } else if (g_str_has_prefix(at, "Optimizer.")) {
             step = at;
             n_step = n;
@@ -55,13 +81,15 @@ static char *asker_of(const char *stack, Pass *ret_pass, bool *known)
         }
         at += n + (at[n] == '\n');
     }
-    *known |= module || step;
+    *known |= module || step || operator;
     if (module)
         return module_name(module, n_module);
     if (step)
         return g_strndup(step, n_step);
     if (node)
         return g_strndup(node, n_node);
+    if (operator)
+        return scope_name(operator, n_operator, ret_pass);
     return outermost ? g_strndup(outermost, n_outermost) : NULL;
 }
 

@@ -1,5 +1,5 @@
 /** @file ranges.h
- * The words of PyTorch's ranges, which are lines of an op's stack, innermost first: modules, nodes of a backward pass, steps of an optimizer.
+ * The words of PyTorch's and TensorFlow's ranges, which are lines of an op's stack, innermost first: modules, nodes of a backward pass, steps of an optimizer.
  */
 #pragma once
 #include <stdbool.h>
@@ -9,6 +9,8 @@
 #define ECH_RANGE_MODULE "nn.Module: "
 /** "autograd::engine::evaluate_function: MmBackward0": a node of a backward pass, within what a checkpoint runs again, too. */
 #define ECH_RANGE_BACKWARD "autograd::engine::evaluate_function: "
+/** "tf::model/dense/MatMul (MatMul)": TensorFlow's name of an operator, and its kind; of a backward pass below "gradient_tape/". */
+#define ECH_RANGE_TENSORFLOW "tf::"
 /** "Optimizer.step#AdamW.step". */
 #define ECH_RANGE_OPTIMIZER "Optimizer.step#"
 /** "server step: 2000 tokens of 4 requests", a mark before each step of vLLM's or SGLang's (capture/pretend/python/pretend_generated.py). */

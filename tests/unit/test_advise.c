@@ -1,9 +1,11 @@
 /* Advice is what running the measures says: each row again by its options. */
 #include "sim/experiment/advise.h"
+#include "sim/import/import.h"
 #include "sim/report/explain.h"
 #include "tests/support/support.h"
 
 #include <check.h>
+#include <glib/gstdio.h>
 #include <string.h>
 
 static EchExperiment *load(const char *trace, const char *device, const char *allocator, const char *const *passes, const char *const *settings)
@@ -29,13 +31,18 @@ static char **said(const char *options, const char *option)
     return g_strv_builder_end(out);
 }
 
-static EchAdvice *advise(const char *trace, const char *device, const char *memory, unsigned jobs)
+static EchAdvice *advise_on(EchExperiment *experiment, const char *memory, unsigned jobs)
 {
-    g_autoptr(EchExperiment) experiment = load(trace, device, NULL, NULL, NULL);
     GError *error = NULL;
     EchAdvice *advice = ech_advise(experiment, memory, NULL, jobs, NULL, NULL, NULL, &error);
     ck_assert_ok(advice != NULL, error);
     return advice;
+}
+
+static EchAdvice *advise(const char *trace, const char *device, const char *memory, unsigned jobs)
+{
+    g_autoptr(EchExperiment) experiment = load(trace, device, NULL, NULL, NULL);
+    return advise_on(experiment, memory, jobs);
 }
 
 /* The last step's, where the run tells steps. */
@@ -251,6 +258,32 @@ START_TEST(checkpoints_of_its_own)
 }
 END_TEST
 
+/* What XLA compiled for TensorFlow is told TensorFlow's words, and nothing that it has none for. */
+START_TEST(words_of_tensorflow)
+{
+    GError *error = NULL;
+    g_autoptr(EchSource) source = ech_source_open(ECH_SOURCE_DIR "/traces/gpt_unrolled_kept.h100/program.hlo.txt.gz", &error);
+    ck_assert_ok(source != NULL, error);
+    g_autoptr(GBytes) bytes = ech_source_bytes(source, SIZE_MAX, &error);
+    ck_assert_ok(bytes != NULL, error);
+    const char *text = g_bytes_get_data(bytes, NULL), *name = "HloModule a_inference_step_7__.1";
+    ck_assert(g_str_has_prefix(text, "HloModule jit_step"));
+    g_autofree char *folder = g_dir_make_tmp("echelon-advise-XXXXXX", NULL), *path = g_build_filename(folder, "step.hlo.txt", NULL);
+    g_autoptr(GString) out = g_string_new(name);
+    g_string_append_len(out, text + strlen("HloModule jit_step"), (gssize)(g_bytes_get_size(bytes) - strlen("HloModule jit_step")));
+    ck_assert(g_file_set_contents(path, out->str, (gssize)out->len, NULL));
+    const EchExperimentOverrides overrides = {.trace = path, .device = "h100-sxm"};
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    ck_assert_ok(experiment != NULL, error);
+    g_autoptr(EchAdvice) advice = advise_on(experiment, "140MiB", 1);
+    g_autoptr(GString) told = ech_advice_text(advice, 0);
+    ck_assert_msg(strstr(told->str, "tf.recompute_grad(part)") && !strstr(told->str, "jax.jit(") && !strstr(told->str, "jax.checkpoint(block"), "%s",
+                  told->str);
+    g_unlink(path);
+    g_rmdir(folder);
+}
+END_TEST
+
 /* A program that differentiates nothing has nothing to make again, and no optimizer. */
 START_TEST(no_backward_pass)
 {
@@ -336,6 +369,7 @@ int main(void)
     tcase_add_test(tcase, times_of_a_step);
     tcase_add_test(tcase, less_than_is_live);
     tcase_add_test(tcase, checkpoints_of_its_own);
+    tcase_add_test(tcase, words_of_tensorflow);
     tcase_add_test(tcase, no_backward_pass);
     tcase_add_loop_test(tcase, nearly, 0, G_N_ELEMENTS(near_it));
     tcase_add_test(tcase, jobs);

@@ -285,6 +285,15 @@ static const Case of_engines[] = {
      "gpu_cudamallocasync_allocator.cc:9] 8192, 3\nE0102 03:04:05.678904 11 gpu_cudamallocasync_allocator.cc:9] 1048576, 2\n",
      "cudaMallocAsync's pool was refused 2 GiB, with 2.01 MiB that it tells of on that device, 1 GiB free, of 16 GiB there are", 2 * GIB, "2 of 1 MiB", 2 * MIB,
      NULL},
+    /* As TensorFlow logs it: for which array, after what the pool held. */
+    {"E0000 00:00:1767323045.000001    4321 gpu_cudamallocasync_allocator.cc:9] gpu_async_0 cuMemAllocAsync failed to allocate 3221225472 bytes: "
+     "RESOURCE_EXHAUSTED: : CUDA_ERROR_OUT_OF_MEMORY: out of memory\n Reported by CUDA: Free memory/Total memory: 1073741824/17179869184\n"
+     "E0000 00:00:1767323045.000002    4321 gpu_cudamallocasync_allocator.cc:9] 4, 7\nE0000 00:00:1767323045.000003    4321 "
+     "gpu_cudamallocasync_allocator.cc:9] 1073741824, 5\nW0000 00:00:1767323045.000004    4321 op_kernel.cc:1] OP_REQUIRES failed at matmul.h:1 : "
+     "RESOURCE_EXHAUSTED: OOM when allocating tensor with shape[98304,8192] and type float on /job:localhost/replica:0/task:0/device:GPU:0 by allocator "
+     "gpu_async_0\n",
+     "cudaMallocAsync's pool was refused 3 GiB, with 5.00 GiB that it tells of on that device, 1 GiB free, of 16 GiB there are", 3 * GIB, "5 of 1 GiB", 5 * GIB,
+     NULL},
     /* One array that is larger than Metal's buffers, however much is free; and a Mac that is full. */
     {"    mx.eval(scores)\nRuntimeError: [metal::malloc] Attempting to allocate 68719476736 bytes which is greater than the maximum allowed buffer size of "
      "34359738368 bytes.",

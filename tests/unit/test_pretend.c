@@ -1,4 +1,5 @@
 /* What a program asked of a GPU that was not there: hand-made files. */
+#include "sim/experiment/alloc_study.h"
 #include "sim/import/alloc_events.h"
 #include "sim/import/arrays.h"
 #include "sim/base/error.h"
@@ -7,6 +8,7 @@
 #include "sim/replay/replay.h"
 #include "sim/report/report.h"
 #include "sim/trace/select.h"
+#include "sim/trace/step.h"
 #include "tests/support/support.h"
 
 #include <check.h>
@@ -1321,6 +1323,40 @@ START_TEST(kernels_that_use_the_hosts_memory)
 END_TEST
 
 /* TensorFlow's: generated ones have their result last, Eigen's assignments first, whatever was used before. */
+/* Operators are ranges of TensorFlow's: whose arrays and kernels these are; they tell no steps. What the program told the pool of TensorFlow's is told on. */
+#define TENSORFLOW                                                                                                                                             \
+    HEAD "name 1 \"Mul_GPU_DT_FLOAT_DT_FLOAT_kernel\"\n"                                                                                                       \
+         "name 2 \"tf::net/dense_1/MatMul (MatMul)\"\nname 3 \"tf::gradient_tape/net/dense_1/Relu/ReluGrad (ReluGrad)\"\nname 4 \"train_step 0\"\n"            \
+         "name 5 \"train_step 1\"\nname 6 \"tf::x (_Send)\"\nmark 1 7 4\npush 2 8 2\npush 2 9 6\nthread 8\nalloc 3 0 0 4096 4096 3 1\n"                        \
+         "set 4 0 0 4096\nuses 2 4096 4096\nkernel 5 0 0 1 1 1 1 128 1 1 0\nargs 1 4096\npop 6 9\npop 6 8\nmark 7 7 5\npush 8 8 3\n"                           \
+         "kernel 9 0 0 1 1 1 1 128 1 1 0\nargs 1 4096\npop 10 8\n"
+
+START_TEST(what_tensorflow_is_told_and_tells)
+{
+    static const struct {
+        const char *line, *allocator;
+    } cases[] = {{"", "tensorflow"},
+                 {"pool_told 0 1\n", "tensorflow:allow_growth"},
+                 {"pool_told 2147483648 0\n", "tensorflow:memory_limit=2048"},
+                 {"pool_told 2147483648 1\n", "tensorflow:memory_limit=2048,allow_growth"},
+                 {"pool_wanted 1\n", "cuda_async"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *text = g_strconcat(TENSORFLOW, cases[i].line, "end\n", NULL);
+        g_autoptr(EchImport) import = must_read(text);
+        const char *release;
+        g_autofree char *allocator = ech_recorded_allocator(import->trace, &release);
+        ck_assert_str_eq(allocator, cases[i].allocator);
+    }
+    g_autoptr(EchImport) import = must_read(TENSORFLOW "end\n");
+    const EchTrace *t = import->trace;
+    ck_assert_str_eq(ech_trace_string(t, ech_trace_buffers(t)[0].name), "net/dense_1/MatMul (MatMul)");
+    size_t n;
+    g_autofree EchTraceStep *steps = ech_trace_steps(t, &n);
+    ck_assert_uint_eq(n, 2);
+    ck_assert_str_eq(ech_trace_string(t, ech_trace_ops(t)[steps[1].mark].name), "train_step 1");
+}
+END_TEST
+
 START_TEST(arrays_that_tensorflow_uses)
 {
     g_autoptr(EchImport) import =
@@ -1605,6 +1641,7 @@ int main(void)
     tcase_add_test(cases, copies_to_places_of_their_own);
     tcase_add_test(cases, arrays_that_kernels_use);
     tcase_add_loop_test(cases, kernels_that_use_the_hosts_memory, 0, G_N_ELEMENTS(pinned));
+    tcase_add_test(cases, what_tensorflow_is_told_and_tells);
     tcase_add_test(cases, arrays_that_tensorflow_uses);
     tcase_add_test(cases, arrays_of_library_calls_copies_and_collectives);
     tcase_add_test(cases, whom_collectives_meet);

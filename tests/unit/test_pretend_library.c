@@ -154,7 +154,7 @@ static char *pretended(const char *settings, void (*program)(void), int *ret_sta
         g_auto(GStrv) words = g_strsplit(*line, " ", 3);
         if (g_strv_length(words) == 0 || g_str_equal(words[0], "clock"))
             continue;
-        bool timed = !strstr(" echelon-pretend device name end uses args captured node lengths products of pool ", words[0]);
+        bool timed = !strstr(" echelon-pretend device name end uses args captured node lengths products of pool pool_told pool_wanted thread ", words[0]);
         if (timed) {
             uint64_t time = g_ascii_strtoull(words[1], NULL, 10);
             ck_assert_uint_ge(time, before);
@@ -1701,6 +1701,47 @@ START_TEST(what_asks_of_a_compiled_program_is_written)
 }
 END_TEST
 
+static gpointer set_elsewhere(gpointer at)
+{
+    NEED(set(at, 0, 64) == 0);
+    return NULL;
+}
+
+/* Operators of TensorFlow's stand in that domain, too, and what XLA compiled may run within one. */
+static void run_operators(void)
+{
+    void *(*make_domain)(const char *);
+    int (*leave)(void *);
+    void *a;
+    NEED(inject(export_table) == 1);
+    memcpy(&make_domain, &core2[12], sizeof make_domain);
+    memcpy(&leave, &core2[5], sizeof leave);
+    NEED((tsl = make_domain("TSL")) != NULL && allocate(&a, 4096) == 0);
+    xla_opens("XlaEmitGpuAsm:#module=main_kernel#");
+    leave(tsl);
+    xla_opens("StatefulPartitionedCall/StatefulPartitionedCall_1/net/dense/MatMul:MatMul");
+    g_thread_join(g_thread_new(NULL, set_elsewhere, a));
+    NEED(set(a, 0, 8) == 0);
+    leave(tsl);
+    xla_opens("_send_x_0:_Send#from=/device:CPU:0,to=,key=x;0:0#");
+    xla_opens("XlaModule:#prefix=a,hlo_module=cluster,program_id=5#");
+    NEED(set(a, 0, 16) == 0);
+    leave(tsl);
+    leave(tsl);
+    NEED(set(a, 0, 32) == 0);
+}
+
+START_TEST(operators_of_tensorflow_are_written)
+{
+    g_autofree char *text = pretended(SMALL, run_operators, NULL);
+    ck_assert_uint_eq(count(text, "push "), 2);
+    ck_assert_uint_eq(count(text, "pop "), 2);
+    ck_assert_uint_eq(count(text, "of "), 1);
+    ck_assert_uint_eq(count(text, "thread "), 2); /* the other, and this one again */
+    ck_assert(strstr(text, "\"tf::net/dense/MatMul (MatMul)\"\n") && strstr(text, "\"tf::_send_x_0 (_Send)\"\n"));
+}
+END_TEST
+
 /* As XLA uses the driver: a context for each device, variables of modules, one pool of each device. */
 static void drive(void)
 {
@@ -1794,6 +1835,40 @@ START_TEST(contexts_variables_and_pools_are_of_a_device)
     ck_assert_uint_eq(count(text, "alloc 1 0 "), 2);
     ck_assert_uint_eq(count(text, "refused 0 0 62914560\n"), 1);
     ck_assert(strstr(text, "\npool 900000 1\n"));
+}
+END_TEST
+
+/* As TensorFlow does whose own pool would have 48 MiB of the first device, cut into two. */
+static void fill_pool(void)
+{
+    int (*pool)(void **, int), (*set_number)(void *, int, void *), (*from_pool)(void **, size_t, void *, void *), (*back)(void *, void *);
+    void (*tell)(uint64_t, int);
+    const struct {
+        void *at;
+        const char *name;
+    } names[] = {{&pool, "cuDeviceGetDefaultMemPool"},
+                 {&set_number, "cuMemPoolSetAttribute"},
+                 {&from_pool, "cuMemAllocFromPoolAsync"},
+                 {&back, "cuMemFreeAsync"},
+                 {&tell, "pretend_tell_pool"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        void *found = dlsym(RTLD_DEFAULT, names[i].name);
+        NEED(found != NULL);
+        memcpy(names[i].at, &found, sizeof found);
+    }
+    void *of_first, *a, *b;
+    uint64_t each = 24 * MIB;
+    tell(2 * each, 1);
+    NEED(pool(&of_first, 0) == 0 && set_number(of_first, 4, &each) == 0 && set_number(of_first, 4, &each) == 0);
+    NEED(from_pool(&a, 40 * MIB, of_first, NULL) == 0 && from_pool(&b, 9 * MIB, of_first, NULL) == 2 && from_pool(&b, 8 * MIB, of_first, NULL) == 0);
+    NEED(back(a, NULL) == 0 && from_pool(&a, 33 * MIB, of_first, NULL) == 0);
+}
+
+START_TEST(a_pool_in_the_place_of_tensorflows)
+{
+    g_autofree char *text = pretended(SMALL, fill_pool, NULL);
+    ck_assert(strstr(text, "\npool_told 50331648 1\n"));
+    ck_assert_uint_eq(count(text, "refused 0 0 9437184\n"), 1);
 }
 END_TEST
 
@@ -1999,7 +2074,9 @@ int main(void)
     tcase_add_test(tcase, threads_write_whole_lines);
     tcase_add_test(tcase, ranges_of_nvtx_are_written);
     tcase_add_test(tcase, what_asks_of_a_compiled_program_is_written);
+    tcase_add_test(tcase, operators_of_tensorflow_are_written);
     tcase_add_test(tcase, contexts_variables_and_pools_are_of_a_device);
+    tcase_add_test(tcase, a_pool_in_the_place_of_tensorflows);
     tcase_add_test(tcase, the_driver_is_used_by_hand);
     tcase_add_test(tcase, entry_points_are_the_librarys_own);
     tcase_add_test(tcase, managed_memory_is_told_of);

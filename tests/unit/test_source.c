@@ -51,6 +51,7 @@ START_TEST(frames_of_text)
         {MODULE(TABLES("1", "2", "3", "3"), "stack_frame_id=9"), NULL, NULL},
         {MODULE(TABLES("4", "1", "2", "2"), "stack_frame_id=1"), "dir/model.py:90:main\ndir/model.py:17:layer", "model.py:90"}, /* A cycle ends. */
         {MODULE("", "source_file=\"/home/me/net.py\" source_line=7"), "/home/me/net.py:7:", "net.py:7"},
+        {MODULE("", "source_file=\"/opt/lib/python3.11/site-packages/tensorflow/python/framework/ops.py\" source_line=12"), NULL, NULL}, /* of any operator */
         {MODULE("", "stack_frame_id=3"), NULL, NULL},
         {MODULE("", "op_type=\"a \\\" source_line=9 stack_frame_id=1 }\" source_file=\"net.py\" source_line=7 source_end_line=8"), "net.py:7:", "net.py:7"},
     };
@@ -428,7 +429,7 @@ int main(void)
     Suite *suite = suite_create("source");
     TCase *tcase = tcase_create("source");
     tcase_add_test(tcase, lines_of_stacks);
-    tcase_add_loop_test(tcase, frames_of_text, 0, 8);
+    tcase_add_loop_test(tcase, frames_of_text, 0, 9);
     tcase_add_test(tcase, frames_of_proto);
     tcase_add_test(tcase, shared_configurations_of_proto);
     tcase_add_test(tcase, origin_of_arrays);

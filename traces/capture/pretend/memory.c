@@ -29,8 +29,8 @@ typedef struct {
 
 static Block *blocks; /* by address */
 static size_t n_blocks, n_room;
-static uint64_t pooled[PRETEND_DEVICES], most_pooled[PRETEND_DEVICES];
-static Filled *filled; /* by address, apart from each other */
+static uint64_t pooled[PRETEND_DEVICES], most_pooled[PRETEND_DEVICES], pool_limit[PRETEND_DEVICES]; /* limit 0: none */
+static Filled *filled;                                                                              /* by address, apart from each other */
 static size_t n_filled, filled_room;
 static uint64_t lowest = UINT64_MAX, highest; /* that devices reach, ever */
 static uint64_t kept;                         /* bytes of host memory under them, at most */
@@ -262,6 +262,20 @@ uint64_t pretend_pool_bytes(int device, bool most)
     return bytes;
 }
 
+void pretend_limit_pool(int device, uint64_t more)
+{
+    pretend_lock();
+    uint64_t *limit = &pool_limit[(unsigned)device % PRETEND_DEVICES];
+    *limit = more < UINT64_MAX - *limit ? *limit + more : UINT64_MAX;
+    pretend_unlock();
+}
+
+static bool pool_has_room_locked(int device, uint64_t bytes)
+{
+    uint64_t limit = pool_limit[(unsigned)device % PRETEND_DEVICES], used = pooled[(unsigned)device % PRETEND_DEVICES];
+    return limit == 0 || (used <= limit && bytes <= limit - used);
+}
+
 /* Addresses of devices are looked for among the words of kernels' parameters. So they lie where no other words of parameters do: pairs of 32-bit numbers have a
  * small number below (not so the addresses: the first 16 MiB of every 4 GiB are left out where a block is no larger), pairs of floats are no denormals, 64-bit
  * sizes are smaller; and where the kernel puts no maps of its own (the upper end) or programs (0x55...). The same program gets the same ones. */
@@ -324,7 +338,7 @@ void *pretend_allocate(int device, size_t bytes, PretendKind kind, void *stream,
              *most = &most_pooled[(unsigned)device % PRETEND_DEVICES];
     void *at = NULL;
     pretend_lock(); /* to the line: an address that another thread has given back may come again */
-    if (take_locked(device, counted)) {
+    if ((!async || pool_has_room_locked(device, counted)) && take_locked(device, counted)) {
         at = map_addresses(bytes, bytes >= PAGE / 2 ? PAGE : HOST_PAGE, PROT_READ | PROT_WRITE, is_apart(kind));
         Block block = {.block = {.address = (uint64_t)at, .bytes = bytes, .kind = kind, .device = device}, .pooled = async, .ours = true};
         bool kept_it = at && insert(&block);

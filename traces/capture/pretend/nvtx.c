@@ -2,6 +2,7 @@
  * NVTX_INJECTION64_PATH names; version 2 is a library whose names we have. */
 #include "pretend.h"
 
+#include <ctype.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +36,7 @@ typedef struct {
 
 static __thread int depth, quiet;
 static __thread uint64_t hushed;         /* bits: open ranges that are not written, the innermost lowest */
+static __thread uint64_t operators;      /* bits: those of XLA's domain that are TensorFlow's operators, likewise */
 static __thread char innermost[64][256]; /* names of operators that are open, without their numbers */
 
 /* The Python hook's own operators are no part of the program. */
@@ -185,12 +187,42 @@ static void domain_mark(void *domain, const Attributes *attributes)
         nvtxMarkEx(attributes);
 }
 
+/* TensorFlow's operators are ranges of that domain, too: "model/dense/MatMul:MatMul", what some are given after a '#'. The length of the name; 0: none. */
+static size_t operator_length(const char *text)
+{
+    size_t n = strcspn(text, ":#");
+    return text[n] == ':' && (isalpha((unsigned char)text[n + 1]) || text[n + 1] == '_') ? n : 0;
+}
+
+/* "tf::model/dense/MatMul (MatMul)", as sim/trace/ranges.h has it; the calls that it was put into the place of are left out of its name. */
+static void push_operator(const char *text, size_t n)
+{
+    static const char call[] = "StatefulPartitionedCall";
+    const char *type = text + n + 1;
+    char name[1024];
+    while (n > strlen(call) && strncmp(text, call, strlen(call)) == 0) {
+        size_t of_call = strcspn(text, "/:");
+        if (of_call >= n)
+            break;
+        text += of_call + 1;
+        n -= of_call + 1;
+    }
+    snprintf(name, sizeof name, "tf::%.*s (%.*s)", (int)n, text, (int)strcspn(type, "#"), type);
+    write_text("push", name);
+}
+
 static int domain_push(void *domain, const Attributes *attributes)
 {
     if (domain != xla_domain)
         return nvtxRangePushEx(attributes);
-    const char *text = text_of(attributes);
-    pretend_xla_push(text ? text : "");
+    const char *text = text_of(attributes) ? text_of(attributes) : "";
+    size_t n = operator_length(text);
+    operators = operators << 1 | (n > 0);
+    if (n > 0) {
+        pretend_name_threads();
+        push_operator(text, n);
+    } else
+        pretend_xla_push(text);
     return 0;
 }
 
@@ -198,7 +230,11 @@ static int domain_pop(void *domain)
 {
     if (domain != xla_domain)
         return nvtxRangePop();
-    pretend_xla_pop();
+    if (operators & 1)
+        pretend_event("pop", "%ld", (long)gettid());
+    else
+        pretend_xla_pop();
+    operators >>= 1;
     return 0;
 }
 

@@ -43,6 +43,8 @@ void pretend_unlock(void);
 
 /* ---- what is written (record.c); the lines stand in sim/import/pretend.c ---- */
 
+/* From now on work says which thread asks for it, where that is not the one of the line before. */
+void pretend_name_threads(void);
 /* One line: a word, then what @format says. A newline is added. Safe from every thread. */
 void pretend_line(const char *word, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* "WORD T <format>": of the host, at once. Times never fall from line to line. */
@@ -125,6 +127,8 @@ bool pretend_unpin(int device, void *address);
 /* Bytes of @device that no process of its host has taken, and what is allocated stream by stream (the pool of cudaMallocAsync), now and at most. */
 uint64_t pretend_free_bytes(int device);
 uint64_t pretend_pool_bytes(int device, bool most);
+/* That pool has room for @more bytes, beside what it was told before, and for no more than that. */
+void pretend_limit_pool(int device, uint64_t more);
 /* The processes of this capture that have memory of a device, as the host counts them, with what its driver's context takes of each: processes[n]; @room at
  * most.
  */

@@ -266,12 +266,36 @@ void pretend_line(const char *word, const char *format, ...)
     pretend_unlock();
 }
 
+/* Which thread opened or closed a range last; TensorFlow's operators run in several at once. */
+static bool names_threads;
+static long thread_told;
+
+void pretend_name_threads(void)
+{
+    __atomic_store_n(&names_threads, true, __ATOMIC_RELAXED);
+}
+
+static bool is_range(const char *word)
+{
+    return strcmp(word, "push") == 0 || strcmp(word, "pop") == 0 || strcmp(word, "mark") == 0;
+}
+
+static void tell_thread(const char *word)
+{
+    long thread = (long)gettid();
+    if (!is_range(word) && thread != thread_told)
+        put_format("thread %ld\n", thread);
+    thread_told = thread;
+}
+
 /* Times are taken under the lock, so that they never fall from line to line. */
 static void write_timed(const char *word, const char *place, const char *rest)
 {
     uint64_t at = now();
+    if (__atomic_load_n(&names_threads, __ATOMIC_RELAXED))
+        tell_thread(word);
     put_format("%s %" PRIu64 "%s %s\n", word, at, place, rest);
-    worked |= strcmp(word, "push") != 0 && strcmp(word, "pop") != 0 && strcmp(word, "mark") != 0 && strcmp(word, "sync") != 0;
+    worked |= !is_range(word) && strcmp(word, "sync") != 0;
     if (worked && at - flushed > FLUSH_AFTER) {
         flush_text();
         flushed = at;

@@ -761,6 +761,24 @@ PRETEND_EXPORT int cudaMemPoolGetAttribute(void *pool, int attribute, void *ret)
     return SUCCESS;
 }
 
+/* What a program of TensorFlow's tells its own pool, in whose place this one is asked; or that it wants this one itself. */
+static struct {
+    uint64_t bytes; /* at most; 0: all that TensorFlow takes */
+    bool in_place, grows, wanted;
+} of_program;
+
+PRETEND_EXPORT void pretend_tell_pool(uint64_t bytes, int grows)
+{
+    of_program.bytes = bytes;
+    of_program.grows = grows;
+    of_program.in_place = true;
+}
+
+PRETEND_EXPORT void pretend_pool_is_wanted(void)
+{
+    of_program.wanted = true;
+}
+
 /* Which share of the memory JAX's own pool would take, and whether as it is needed, where the program's environment says so: this one is asked in its place. */
 static void tell_pool(void)
 {
@@ -770,7 +788,13 @@ static void tell_pool(void)
     double fraction = share ? strtod(share, NULL) : 0;
     bool grows = whole && (strcmp(whole, "false") == 0 || strcmp(whole, "False") == 0 || strcmp(whole, "0") == 0);
     fraction = fraction > 0 && fraction <= 1 ? fraction : 0;
-    if ((fraction > 0 || grows) && !__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+    if (__atomic_exchange_n(&told, true, __ATOMIC_RELAXED))
+        return;
+    if (of_program.wanted)
+        pretend_line("pool_wanted", "1");
+    else if (of_program.bytes > 0 || of_program.grows)
+        pretend_line("pool_told", "%" PRIu64 " %d", of_program.bytes, (int)of_program.grows);
+    else if (!of_program.in_place && (fraction > 0 || grows))
         pretend_line("pool", "%u %u", (unsigned)(fraction * 1e6 + 0.5), (unsigned)grows);
 }
 
@@ -780,6 +804,8 @@ PRETEND_EXPORT int cudaMemPoolSetAttribute(void *pool, int attribute, void *valu
     if (attribute == POOL_KEEPS) {
         tell_pool();
         memcpy(&kept, value, sizeof kept);
+        if (of_program.in_place) /* as much as TensorFlow's own may take: of each into which the program cuts a device */
+            pretend_limit_pool(device_of_pool(pool), kept);
         __atomic_store_n(&kept_by_pool[device_of_pool(pool)], kept, __ATOMIC_RELAXED);
     }
     return SUCCESS;

@@ -3,6 +3,7 @@ client. Each function of jax.jit that the program makes is written down beside t
 
 Unless the program's environment chooses an allocator, arrays are asked for one by one (cuda_async) and not cut from one block that is taken at the start: so the
 capture has each of them, and `echelon alloc --allocator jax` cuts the block."""
+import ctypes
 import functools
 import os
 import re
@@ -73,7 +74,10 @@ def install(jax):
     estimated = (int(device.get("major", 0)), int(device.get("minor", 0))) in capture.ESTIMATED and device.get("multiprocessors") != "152"
     flags = "--xla_gpu_autotune_level=0 --xla_gpu_enable_command_buffer= --xla_gpu_collect_cost_model_stats=%s" % str(estimated).lower()
     xla_bridge._init_backend = _asked_once(functools.partial(capture.have_dumped, dump, flags), xla_bridge._init_backend)
-    os.environ.setdefault("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async")
+    if os.environ.get("XLA_PYTHON_CLIENT_ALLOCATOR") == "cuda_async" and "ECHELON_PRETEND_IN_PLACE" not in os.environ:
+        ctypes.CDLL(None).pretend_pool_is_wanted()
+    elif os.environ.setdefault("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async") == "cuda_async":
+        os.environ["ECHELON_PRETEND_IN_PLACE"] = "1"  # processes of this one's own see what is set here
     jax.config.update("jax_enable_compilation_cache", False)
     jax.config.update("jax_hlo_source_file_canonicalization_regex", r".*/(?=(?:site|dist)-packages/)")
     programs = _Programs(capture, dump)

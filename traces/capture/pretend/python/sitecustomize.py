@@ -352,6 +352,22 @@ def _install(torch):
     pretend_triton.install(_finder)
 
 
+def _mark_batches(callbacks):
+    """Keras over TensorFlow and PyTorch trains with optimizers of its own: its batches tell steps. Over JAX runs of a program do."""
+    import ctypes
+    import itertools
+    from keras.src.backend.config import backend
+    if backend() == "jax":
+        return
+    begin, count, mark = callbacks.CallbackList.on_train_batch_begin, itertools.count(), ctypes.CDLL(None).nvtxMarkA
+
+    def marked(self, *given, **named):
+        mark(b"train batch %d" % next(count))
+        return begin(self, *given, **named)
+
+    callbacks.CallbackList.on_train_batch_begin = marked
+
+
 def _install_measures(torch):
     import pretend_with
     pretend_with.install(_say, os.environ["ECHELON_PRETEND_WITH"])
@@ -410,6 +426,7 @@ if os.environ.get("ECHELON_PRETEND_OUT"):
     _finder.when("jax", pretend_jax.install, "this jax finds no GPU")
     import pretend_tensorflow
     _finder.when("tensorflow", pretend_tensorflow.install, "this TensorFlow may find no GPU")
+    _finder.when("keras.src.callbacks.callback_list", _mark_batches, "no steps of Keras' are told")
     import pretend_ranks
     pretend_ranks.set_environment()
 try:
