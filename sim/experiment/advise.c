@@ -330,6 +330,7 @@ typedef struct {
     bool twice;             /* and differentiates a gradient, too; */
     bool lists;             /* and its optimizer takes all parameters at once. */
     bool several;           /* It runs on several devices. */
+    guint step;             /* Of its whole steps the one that times are of, from 0. */
     bool alone;             /* A step alone is asked for: times are those of the run. */
     bool remade;            /* XLA: the compiler made arrays again by itself. */
     double again;           /* XLA: ech_program_products_again() */
@@ -359,7 +360,8 @@ static JsonArray *steps_of(JsonObject *run)
     return node && JSON_NODE_HOLDS_ARRAY(node) ? json_node_get_array(node) : NULL;
 }
 
-/* What a step takes, the last whole one, of a capture that tells steps: the rest of it, uploads and what is done once, is no part of training. 0: not known. */
+/* What a step takes, the last whole one of a usual batch, of a capture that tells steps: the rest of it, uploads and what is done once, is no part of training.
+ * 0: not known. */
 static EchTime time_of(const Advise *a, JsonObject *run)
 {
     JsonArray *steps = a->alone ? NULL : steps_of(run);
@@ -367,7 +369,7 @@ static EchTime time_of(const Advise *a, JsonObject *run)
     if (!ech_member_bool(run, "completed") || (hbm && json_object_has_member(hbm, "untold_parts_bytes")))
         return 0;
     if (steps)
-        return ech_member_int(json_array_get_object_element(steps, json_array_get_length(steps) - 1), "duration_ps");
+        return ech_member_int(json_array_get_object_element(steps, MIN(a->step, json_array_get_length(steps) - 1)), "duration_ps");
     return a->advice->n_steps > 0 ? 0 : ech_member_int(run, "makespan_ps");
 }
 
@@ -1059,13 +1061,15 @@ static void tell_step(Advise *a, JsonObject *run, GPtrArray *said)
     if (!steps)
         return;
     a->advice->n_steps = json_array_get_length(steps);
-    JsonObject *last = json_array_get_object_element(steps, (guint)a->advice->n_steps - 1);
-    const char *name = ech_member_text(last, "name");
-    a->advice->step = g_strconcat(name, ech_step_until(name, json_object_has_member(last, "of_several_optimizers")), NULL);
+    JsonObject *step = json_array_get_object_element(steps, MIN(a->step, (guint)a->advice->n_steps - 1));
+    const char *name = ech_member_text(step, "name");
+    a->advice->step = g_strconcat(name, ech_step_until(name, json_object_has_member(step, "of_several_optimizers")), NULL);
+    a->advice->number = MIN(a->step + 1, a->advice->n_steps);
     g_autofree char *time = ech_format_time(a->advice->base.makespan);
     g_ptr_array_insert(said, (gint)MIN(said->len, 1u),
-                       g_strdup_printf("Its last step, %zu of %zu, from %s, takes %s: times below are of that step, memory is of the whole.",
-                                       a->advice->n_steps, a->advice->n_steps, a->advice->step, time));
+                       g_strdup_printf("Its last step%s, %zu of %zu, from %s, takes %s: times below are of that step, memory is of the whole.",
+                                       a->advice->number < a->advice->n_steps ? " with as large a batch as most" : "", a->advice->number, a->advice->n_steps,
+                                       a->advice->step, time));
 }
 
 /* What is said of the run as it is. @run: in as much memory as it wants; @here: in what there is. */
@@ -1084,6 +1088,9 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
         g_ptr_array_add(said, g_strdup("It has no backward pass, for which jax.checkpoint would make activations again."));
     if (lines)
         g_ptr_array_add(said, g_strdup(lines));
+    const char *went_on = ech_member_text(here, "went_on_when_captured");
+    if (went_on)
+        g_ptr_array_add(said, g_strdup(went_on));
     JsonArray *remarks = json_object_get_array_member(here, "remarks");
     a->advice->undonated = undonated_of(program, remarks);
     for (guint i = 0; remarks && i < json_array_get_length(remarks); i++) {
@@ -1115,6 +1122,16 @@ static char *measures_to_capture(const Advise *a, const EchTrace *trace, const c
     if (!generated)
         g_string_append_printf(asked, "%scompile", asked->len > 0 ? ", " : "");
     return asked->len > 0 ? g_string_free(g_steal_pointer(&asked), FALSE) : NULL;
+}
+
+/* Which of its steps times are of; of one alone that is cut out of them, and has another batch than most have, rows are not told. */
+static void choose_step(Advise *a, const EchResult *result)
+{
+    size_t n, n_whole = 0;
+    g_autofree EchTraceStep *steps = ech_trace_steps(result->trace, &n), *whole = result->whole ? ech_trace_steps(result->whole, &n_whole) : NULL;
+    a->step = steps ? (guint)ech_trace_usual_step(steps, n) : 0;
+    if (steps && whole && steps[a->step].rows != whole[ech_trace_usual_step(whole, n_whole)].rows)
+        a->advice->batch = 0;
 }
 
 /* The run as it is; what it would need where it does not fit. */
@@ -1151,6 +1168,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
             a->experiment->title, result->device->name);
         return false;
     }
+    choose_step(a, result);
     EchReport report = ech_result_report(result);
     EchRanOut ran;
     if (ech_report_ran_out(&report, &ran)) {
@@ -1807,7 +1825,7 @@ JsonNode *ech_advice_json(const EchAdvice *advice)
     if (advice->n_steps > 0) {
         json_builder_set_member_name(b, "step");
         json_builder_begin_object(b);
-        ech_json_add_count(b, "number", advice->n_steps);
+        ech_json_add_count(b, "number", advice->number);
         ech_json_add_text(b, "from", advice->step);
         json_builder_end_object(b);
     }

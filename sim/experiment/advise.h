@@ -14,7 +14,7 @@ typedef struct {
     bool fits;
     bool planned;       /**< What it needs of hbm is what a plan of all its places takes. */
     EchBytes hbm, host; /**< What it needs of each, as `run` has it (ech_run_memory_bytes()). */
-    EchTime makespan;   /**< Of the last whole step, where the capture tells steps (EchAdvice.n_steps), else of the run; 0 where it is not known. */
+    EchTime makespan;   /**< Of a whole step, where the capture tells steps (EchAdvice.n_steps), else of the run; 0 where it is not known. */
     EchBytes once;      /**< Of what is made again so much is there at once at most, where that makes it fit; else 0. */
     EchBytes early;     /**< What it needs at the least where a compiler brings back early what waited on the host; 0: nothing does that. */
     EchBytes first;     /**< What it needs where a compiler's scheduler is given that before all else; 0: that does not matter. */
@@ -44,7 +44,8 @@ typedef struct {
     char **given;                   /**< Edits and passes that hold for all runs, NULL-terminated. */
     EchBytes available, context;    /**< Of hbm: what allocators and plans may have; taken by the context of a process, beside that. */
     EchAdviceRun base;              /**< As it is, in as much memory as it wants. */
-    size_t n_steps;                 /**< Whole steps that the capture tells: times are of the last of them. 0: of the run. */
+    size_t n_steps;                 /**< Whole steps that the capture tells; times are of one of them. 0: of the run. */
+    size_t number;                  /**< Of them the one that times are of, from 1: the last, or the last whose batch is as most are. */
     char *step;                     /**< From which mark it goes, "Optimizer.step#AdamW.step to the next"; NULL where n_steps is 0. */
     const char *per;                /**< What times are of: "a step", or "in all" where nothing tells steps. */
     const char *margin;             /**< ech_remat_margin. */

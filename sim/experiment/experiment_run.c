@@ -1010,6 +1010,12 @@ static bool take_step(const EchCase *c, EchReplayOptions *options, EchResult *re
     result->title = title;
     ech_diag_remark(result->pass_diag, "%s of %zu alone, from %s%s: what was asked for before is held as it was then, and takes no time here", which->str, n,
                     name, ech_step_until(name, steps[first].others));
+    size_t usual = ech_trace_usual_step(steps, n);
+    if (first == last && first != usual && steps[first].rows != steps[usual].rows)
+        ech_diag_remark(result->pass_diag,
+                        "its batch was captured with %" G_GUINT64_FORMAT " rows, others with %" G_GUINT64_FORMAT
+                        ", which is what --pass batch goes by: --step %zu is the last of those",
+                        steps[first].rows, steps[usual].rows, usual + 1);
     result->whole = result->trace;
     result->trace = part;
     options->whole = result->whole;

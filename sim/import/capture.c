@@ -7,6 +7,7 @@
 #include "sim/base/heap.h"
 #include "sim/import/roles.h"
 #include "sim/import/stream_waits.h"
+#include "sim/trace/step.h"
 
 #include <string.h>
 
@@ -66,6 +67,8 @@ struct EchCapture {
     EchWaitsTold told;
     GArray *given;         /* EchId: buffers given to modules */
     GHashTable *rows;      /* of those -> how often */
+    bool gives_others;     /* not all calls of modules are given as many rows */
+    EchTime marked_given;  /* when the call that was marked last was */
     GArray *calls;         /* EchWaitCall */
     GArray *after;         /* EchStreamWait */
     EchId *ops;            /* Of each item that streams may wait for. */
@@ -901,34 +904,30 @@ static void advice(EchCapture *capture, const EchItem *item)
     buffer->managed |= item->managed;
 }
 
+/* Where a module is called, once for all arrays that it is given. */
+static void mark_given(EchCapture *capture, const EchItem *item)
+{
+    if (item->issued == capture->marked_given)
+        return;
+    capture->marked_given = item->issued;
+    EchOp op = op_of(capture, item, ECH_OP_MARK, queue_id(capture, item->queue));
+    g_autofree char *name = g_strdup_printf(ECH_MARK_GIVEN, item->bytes);
+    op.name = ech_trace_builder_string(capture->builder, name, -1);
+    op.bytes = 0;
+    ech_trace_builder_op(capture->builder, op);
+}
+
 static void given(EchCapture *capture, const EchItem *item)
 {
+    if (capture->gives_others)
+        mark_given(capture, item);
     EchId id;
     if (!ech_arrays_find(capture->arrays, item->address, &id)) {
         ech_diag_note(capture->import->diag, "given_at_unknown_addresses", 1);
         return;
     }
     g_array_append_val(capture->given, id);
-    gpointer rows = GSIZE_TO_POINTER(item->bytes);
-    g_hash_table_insert(capture->rows, rows, GUINT_TO_POINTER(GPOINTER_TO_UINT(g_hash_table_lookup(capture->rows, rows)) + 1));
-}
-
-/* Rows that modules are given most often, of as many the most: the last batch of all may have fewer. 0: not told. */
-static uint64_t usual_rows(const EchCapture *capture)
-{
-    GHashTableIter iter;
-    gpointer rows, times;
-    uint64_t usual = 0;
-    guint most = 0;
-    g_hash_table_iter_init(&iter, capture->rows);
-    while (g_hash_table_iter_next(&iter, &rows, &times)) {
-        guint n = GPOINTER_TO_UINT(times);
-        if (n > most || (n == most && GPOINTER_TO_SIZE(rows) > usual)) {
-            usual = GPOINTER_TO_SIZE(rows);
-            most = n;
-        }
-    }
-    return usual;
+    ech_rows_count(capture->rows, item->bytes);
 }
 
 static void collective(EchCapture *capture, const EchItem *item)
@@ -1228,6 +1227,21 @@ static void settle_frees(EchCapture *capture)
         g_array_sort_with_data(capture->items, compare_items, NULL);
 }
 
+/* Where all calls of modules are given as many rows, one number tells them. */
+static bool gives_others(const EchCapture *capture)
+{
+    const EchItem *first = NULL;
+    bool others = false;
+    for (guint i = 0; i < capture->items->len && !others; i++) {
+        const EchItem *item = &g_array_index(capture->items, EchItem, i);
+        if (item->kind != ECH_ITEM_GIVEN)
+            continue;
+        first = first ? first : item;
+        others = item->bytes != first->bytes;
+    }
+    return others;
+}
+
 static void settle_zero(EchCapture *capture)
 {
     capture->zero = ECH_TIME_MAX;
@@ -1344,6 +1358,8 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
     infer_order(capture);
     settle_zero(capture);
     name_memories(capture);
+    capture->gives_others = gives_others(capture);
+    capture->marked_given = ECH_TIME_NONE;
     Foreign foreign = {0};
     if (capture->foreign)
         foreign_begin(capture, &foreign);
@@ -1370,7 +1386,7 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
     g_free(foreign.queues);
     if (capture->uses->len > 0) {
         ech_roles_infer(capture->builder, capture->given);
-        uint64_t rows = usual_rows(capture);
+        uint64_t rows = ech_rows_usual(capture->rows);
         if (rows > 0)
             ech_trace_builder_printf_property(capture->builder, ECH_TRACE_BATCH, "%" G_GUINT64_FORMAT, rows);
         ech_diag_note(capture->import->diag, "kernels_of_untold_arrays", capture->n_untold);

@@ -124,18 +124,28 @@ static char *own_line(const char *stack)
     return NULL;
 }
 
-bool ech_report_ran_out(const EchReport *report, EchRanOut *ret)
+/* Requests that were refused on a device that was not there. */
+typedef struct {
+    const EchMemory *memory;       /* which was short */
+    const EchOp *last, *largest;   /* that nothing ran behind; of the others the largest; NULL: none */
+    EchBytes last_live, live;      /* in use then */
+    EchBytes held, left, capacity; /* by the allocator, and free, at the last; of the device */
+    uint64_t n_caught;
+} Refusals;
+
+/* False where no device was pretended. */
+static bool find_refusals(const EchReport *report, Refusals *ret)
 {
     const EchTrace *trace = report->trace;
     const char *pretended = ech_trace_get_property(trace, "pretended_bytes");
     const EchMemory *memory = ech_device_memory_kind(report->device, ECH_MEM_HBM);
     EchId id = memory ? ech_trace_find_memory(trace, memory->name) : ECH_NONE;
-    EchRanOut out = {0};
+    Refusals out = {.memory = memory};
     uint32_t device = 0;
     if (!pretended || id == ECH_NONE || !ech_parse_u64(pretended, &out.capacity, NULL))
         return false;
     (void)ech_trace_device_of(trace, id, &device); /* what nothing was given of is the first one's */
-    const EchOp *ops = ech_trace_ops(trace), *last = NULL;
+    const EchOp *ops = ech_trace_ops(trace);
     const EchBuffer *buffers = ech_trace_buffers(trace);
     EchBytes live = 0;
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++)
@@ -143,23 +153,54 @@ bool ech_report_ran_out(const EchReport *report, EchRanOut *ret)
     for (const EchOp *op = ops; op < ops + ech_trace_n_ops(trace); op++) {
         EchBytes bytes = (op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE) && buffers[op->target].memory == id ? buffers[op->target].bytes : 0;
         live = op->kind == ECH_OP_ALLOC ? ech_bytes_add(live, bytes) : live - MIN(live, bytes);
-        if (op->kind == ECH_OP_KERNEL)
-            last = NULL; /* what was refused before was caught: the program tries smaller ones, say */
+        if (op->kind == ECH_OP_KERNEL && out.last) { /* what was refused before was caught: the program tries smaller ones, say */
+            out.n_caught++;
+            if (!out.largest || out.last->bytes > out.largest->bytes) {
+                out.largest = out.last;
+                out.live = out.last_live;
+            }
+            out.last = NULL;
+        }
         /* What PyTorch's snapshot says of a request that was refused. */
         if (op->kind == ECH_OP_MARK && op->queue != ECH_NONE && ech_trace_queues(trace)[op->queue].device == device &&
             sscanf(ech_trace_string(trace, op->name), "oom device_free=%" G_GUINT64_FORMAT " reserved=%" G_GUINT64_FORMAT, &out.left, &out.held) == 2) {
-            last = op;
-            out.live = live;
+            out.last = op;
+            out.last_live = live;
         }
     }
-    if (!last)
-        return false;
-    const EchMemoryRun *run = ech_report_memory(report->run, memory->name);
-    out.asked = last->bytes;
-    out.line = own_line(ech_trace_string(trace, last->stack));
-    out.here = memory->available <= out.capacity && run && run->peak_live >= out.live;
     *ret = out;
     return true;
+}
+
+bool ech_report_ran_out(const EchReport *report, EchRanOut *ret)
+{
+    Refusals refusals;
+    if (!find_refusals(report, &refusals) || !refusals.last)
+        return false;
+    const EchMemoryRun *run = ech_report_memory(report->run, refusals.memory->name);
+    *ret = (EchRanOut){.asked = refusals.last->bytes,
+                       .live = refusals.last_live,
+                       .held = refusals.held,
+                       .left = refusals.left,
+                       .capacity = refusals.capacity,
+                       .line = own_line(ech_trace_string(report->trace, refusals.last->stack)),
+                       .here = refusals.memory->available <= refusals.capacity && run && run->peak_live >= refusals.last_live};
+    return true;
+}
+
+char *ech_report_went_on(const EchReport *report)
+{
+    Refusals refusals;
+    if (!find_refusals(report, &refusals) || !refusals.largest)
+        return NULL;
+    g_autofree char *line = own_line(ech_trace_string(report->trace, refusals.largest->stack)), *asked = ech_format_bytes(refusals.largest->bytes),
+                    *live = ech_format_bytes(refusals.live), *capacity = ech_format_bytes(refusals.capacity);
+    bool once = refusals.n_caught == 1;
+    return g_strdup_printf("The program ran out of memory %" G_GUINT64_FORMAT
+                           " time%s when it was captured, with %s, and went on: %s%s more were asked for%s%s "
+                           "with %s in use. What it leaves out then, a batch say, is in no figure here; captured with room (--set "
+                           "device.memories.hbm.capacity=1TiB) it leaves out nothing.",
+                           refusals.n_caught, once ? "" : "s", capacity, once ? "" : "at the most ", asked, line ? " by " : "", line ? line : "", live);
 }
 
 bool ech_report_fits(const EchReport *report)

@@ -96,6 +96,9 @@ typedef struct {
 } EchRanOut;
 /** False, and *ret untouched, where it did not, or where the program went on. */
 bool ech_report_ran_out(const EchReport *report, EchRanOut *ret);
+/** What is said of a program that ran out of memory on a device that was not there, and went on, one sentence; NULL where no kernel ran behind a refusal. Owned
+ * by the caller. */
+char *ech_report_went_on(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
 /** The replay fitted, every row fits, and no compiler refused it. */
 bool ech_report_fits(const EchReport *report);
 

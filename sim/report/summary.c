@@ -322,6 +322,14 @@ static void append_ran_out(GString *out, const EchReport *report, unsigned colum
     ech_text_wrap(out, "  ", text, columns);
 }
 
+/* What such a program did is not what it does with room: batches that it left out, say. */
+static void append_went_on(GString *out, const EchReport *report, unsigned columns)
+{
+    g_autofree char *text = ech_report_went_on(report);
+    if (text)
+        ech_text_wrap(out, "  ", text, columns);
+}
+
 bool ech_report_is_taken_whole(const char *allocator)
 {
     bool pool = g_str_has_prefix(allocator, "bfc") || g_str_has_prefix(allocator, "jax") || g_str_has_prefix(allocator, "tensorflow");
@@ -632,6 +640,7 @@ char **ech_report_said(const EchReport *report)
     if (ech_report_fits(report))
         append_share(text, report, rows, n, 0);
     append_ran_out(text, report, 0);
+    append_went_on(text, report, 0);
     append_measures(text, report, 0);
     append_unmeasured(text, report, 0);
     append_host(text, report, 0);
@@ -688,6 +697,7 @@ static void append_fit(GString *out, const EchReport *report, unsigned columns)
         append_share(out, report, rows, n, columns);
     append_refusal(out, report, columns);
     append_ran_out(out, report, columns);
+    append_went_on(out, report, columns);
     if (fits)
         return;
     for (size_t i = 0; i < n; i++) {

@@ -4,6 +4,7 @@
 #include "sim/base/error.h"
 #include "sim/trace/ranges.h"
 
+#include <stdio.h>
 #include <string.h>
 
 /* What marks are steps by, the surest last. */
@@ -289,6 +290,54 @@ static GArray *of_one_optimizer(const EchTrace *trace, const GPtrArray *kinds, c
     return own;
 }
 
+uint64_t ech_rows_usual(GHashTable *times)
+{
+    GHashTableIter iter;
+    gpointer rows, n;
+    uint64_t usual = 0;
+    guint most = 0;
+    g_hash_table_iter_init(&iter, times);
+    while (g_hash_table_iter_next(&iter, &rows, &n)) {
+        if (GPOINTER_TO_UINT(n) > most || (GPOINTER_TO_UINT(n) == most && GPOINTER_TO_SIZE(rows) > usual)) {
+            usual = GPOINTER_TO_SIZE(rows);
+            most = GPOINTER_TO_UINT(n);
+        }
+    }
+    return usual;
+}
+
+void ech_rows_count(GHashTable *times, uint64_t rows)
+{
+    gpointer key = GSIZE_TO_POINTER(rows);
+    g_hash_table_insert(times, key, GUINT_TO_POINTER(GPOINTER_TO_UINT(g_hash_table_lookup(times, key)) + 1));
+}
+
+static uint64_t rows_of(const EchTrace *trace, const EchTraceStep *step)
+{
+    g_autoptr(GHashTable) times = g_hash_table_new(NULL, NULL);
+    for (EchId i = step->mark; i < step->end; i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        uint64_t rows;
+        if (op->kind == ECH_OP_MARK && sscanf(ech_trace_string(trace, op->name), ECH_MARK_GIVEN, &rows) == 1)
+            ech_rows_count(times, rows);
+    }
+    return ech_rows_usual(times);
+}
+
+size_t ech_trace_usual_step(const EchTraceStep *steps, size_t n)
+{
+    g_autoptr(GHashTable) times = g_hash_table_new(NULL, NULL);
+    for (size_t i = 0; i < n; i++)
+        ech_rows_count(times, steps[i].rows);
+    uint64_t usual = ech_rows_usual(times);
+    size_t last = n - 1;
+    if (GPOINTER_TO_UINT(g_hash_table_lookup(times, GSIZE_TO_POINTER(usual))) < (n + 1) / 2)
+        return last;
+    while (steps[last].rows != usual)
+        last--;
+    return last;
+}
+
 EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n)
 {
     *ret_n = 0;
@@ -311,6 +360,7 @@ EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n)
             copy = ech_trace_ops(trace)[op].kind == ECH_OP_COPY ? op : copy;
         }
         step.last = step.last == ECH_NONE ? copy : step.last;
+        step.rows = rows_of(trace, &step);
         if (step.last != ECH_NONE)
             g_array_append_val(steps, step);
     }

@@ -10,10 +10,13 @@
 typedef struct {
     EchId mark;
     EchId end;
-    EchId next;  /**< The mark of the same kind behind it, or ECH_NONE. */
-    EchId last;  /**< The last of its kernels and collectives, or of its copies where it has none. */
-    bool others; /**< It is told by an optimizer, and others step in it, too. */
+    EchId next;    /**< The mark of the same kind behind it, or ECH_NONE. */
+    EchId last;    /**< The last of its kernels and collectives, or of its copies where it has none. */
+    bool others;   /**< It is told by an optimizer, and others step in it, too. */
+    uint64_t rows; /**< Of a batch, as ech_rows_usual() has it of the modules' calls in it; 0: all calls of the trace have as many, or none is told. */
 } EchTraceStep;
+/** A mark where an outermost module is called, with how many rows of a batch it is given: "given 512 rows". Of traces whose calls are not all given as many. */
+#define ECH_MARK_GIVEN "given %" G_GUINT64_FORMAT " rows"
 /** A queue of marks: each is one run of a compiled program, called after it. */
 #define ECH_QUEUE_OF_PROGRAMS "XLA Modules"
 /** A property of the trace: how many programs the file that it was read from holds beside it. */
@@ -24,6 +27,14 @@ typedef struct {
  * program that takes longest are steps, if it ran twice and for half the time of all; else, where no optimizer steps, the calls of the outermost module that is
  * called most often (a prompt, a token, a step of diffusion). NULL and 0 where no two marks of a kind tell steps. g_free. */
 EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** Which of @steps[n], 1 at least, stands for all: the last, or where its batch has other rows than those of half of them have, as the last batch of a data set
+ * does, the last of these. */
+size_t ech_trace_usual_step(const EchTraceStep *steps, size_t n);
+/** Of numbers of rows and how often each is given (GUINT_TO_POINTER), what is given most often, of as many the most: the last batch of all may have fewer. 0:
+ * none. */
+uint64_t ech_rows_usual(GHashTable *times);
+/** Counts @rows once more there. */
+void ech_rows_count(GHashTable *times, uint64_t rows);
 /** Of the compiled programs that ran on the first device, by ECH_QUEUE_OF_PROGRAMS, the one that took longest in all: its name without its number ("jit_step"
  * of "jit_step(6643)"), owned by the caller; NULL: none. */
 char *ech_trace_main_program(const EchTrace *trace) G_GNUC_WARN_UNUSED_RESULT;

@@ -122,6 +122,13 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 3 GiB are there.
   Do first: gradient accumulation in four (2.34 GiB, 15.5 ms a step): for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync().
   A batch of 3 fits as it is (8 now): 2.44 GiB, 6.37 ms a step, 0.69 times the rows a second.
+$ zcat traces/gpt_pytorch.h100/gpt.pretend.gz | awk '/^name 828 / {$0 = "name 828 \"nn.Module given: 4 64214205174784\""} /^mark .* 92$/ && ++n == 3 {$4 = 828} 1' | gzip > $T/less.pretend.gz; cp traces/gpt_pytorch.h100/gpt.pickle.gz $T/less.pickle.gz; echelon run --trace $T/less.pretend.gz --device h100-sxm --engine native --step last | grep rows; echelon advise --trace $T/less.pretend.gz --device h100-sxm | grep -E 'A batch|last step'; echelon advise --trace $T/less.pretend.gz --device h100-sxm --step last | grep -c 'A batch'; echelon advise --trace $T/less.pretend.gz --device h100-sxm --json | grep -A1 '"number"'
+  - its batch was captured with 4 rows, others with 8, which is what --pass batch goes by: --step 1 is the last of those
+  A batch of 138 fits as it is (8 now): 61.7 GiB, 150 ms a step, 1.39 times the rows a second.
+  Its last step with as large a batch as most, 1 of 2, from Optimizer.step#AdamW.step to the next, takes 12.1 ms: times below are of that step, memory is of the whole.
+0
+    "number" : 1,
+    "from" : "Optimizer.step#AdamW.step to the next"
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 1GiB --step last | grep batch
   No smaller batch fits as it is (8 now): one of 1 needs 1.76 GiB.
    2  checkpoint each, micro-batches of 1  1.80 GiB         -        -         -

@@ -1296,6 +1296,10 @@ $ for x in x1 x0.25; do echelon run --trace traces/gpt_unrolled_kept.h100 --devi
 $ echelon import tests/golden/data/oom.pickle -o $T/first.ech >/dev/null 2>&1; sed -i 's/^property "records.oom".*/&\nproperty "pretended_bytes" "220200960"/' $T/first.ech; sed 's/^host 0/host 1/; s/^compute 0/compute 1/' $T/first.ech >$T/second.ech; for f in first second; do echelon run $T/$f.ech --device h100-sxm | grep 'It fits'; done
   It fits as far as the program came. hbm 120 MiB of 78.6 GiB (0 %)
   It fits as far as the program came. hbm 120 MiB of 78.6 GiB (0 %)
+$ echelon import tests/golden/data/oom.pickle -o $T/on.ech >/dev/null 2>&1; sed -i 's/^property "records.oom".*/&\nproperty "pretended_bytes" "220200960"/; s/^ops 11/ops 12/; $a kernel "k" q=1' $T/on.ech; echelon run --trace $T/on.ech --device h100-sxm | grep -E 'It fits|went on'; echelon advise --trace $T/on.ech --device h100-sxm | grep 'went on'
+  It fits. hbm 120 MiB of 78.6 GiB (0 %)
+  The program ran out of memory 1 time when it was captured, with 210 MiB, and went on: 100 MiB more were asked for by loss.py:8 with 56 MiB in use. What it leaves out then, a batch say, is in no figure here; captured with room (--set device.memories.hbm.capacity=1TiB) it leaves out nothing.
+  The program ran out of memory 1 time when it was captured, with 210 MiB, and went on: 100 MiB more were asked for by loss.py:8 with 56 MiB in use. What it leaves out then, a batch say, is in no figure here; captured with room (--set device.memories.hbm.capacity=1TiB) it leaves out nothing.
 $ for f in tests/fuzz/corpus/nsys/gpus.sqlite tests/golden/data/peers.json; do echelon run --trace $f --device h200 | grep -E "It fits|recorded on|holds|no memory"; done
   It fits. hbm 1 MiB of 139 GiB (0 %)
   - the capture holds devices 1, 2: device 1 is replayed, on links and memories of its own (capture_device chooses another)

@@ -631,6 +631,33 @@ PY
 for kind in '4 1' '2 4'; do
   [ "$(grep -c "^collective .* $kind$" "$work"/mesh.*.pretend | grep -c ':1$')" = 3 ] || { echo "not one gather of so many ranks, so far apart, in each: $kind"; grep '^collective' "$work"/mesh.*.pretend; exit 1; }
 done
+# Whole numbers that ranks tell one another, or put together: each has what the others have, of others that are not there its own
+cat >"$work/counts.py" <<'PY'
+import os
+import torch
+import torch.distributed as dist
+
+dist.init_process_group("nccl")
+rank, world = dist.get_rank(), dist.get_world_size()
+torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+alone = world > 2
+told = torch.tensor([7, 9] if rank == 0 else [-1, -1], device="cuda")
+dist.broadcast(told, src=0)
+assert told.tolist() == [7, 9]
+own, gathered = torch.tensor([rank + 3], device="cuda"), torch.zeros(world, dtype=torch.int64, device="cuda")
+dist.all_gather_into_tensor(gathered, own)
+assert gathered.tolist() == ([3] * world if alone else [3, 4])
+each = [torch.zeros(1, dtype=torch.int64, device="cuda") for _ in range(world)]
+dist.all_gather(each, own)
+assert torch.cat(each).tolist() == gathered.tolist()
+for op, result in ((dist.ReduceOp.MAX, 3 if alone else 4), (dist.ReduceOp.SUM, 3 * world if alone else 7)):
+    reduced = own.clone()
+    dist.all_reduce(reduced, op)
+    assert reduced.item() == result
+dist.all_reduce(torch.ones(4, device="cuda"))
+PY
+(cd "$work" && "$echelon" capture --pretend h100-sxm --world 4 -o "$work/alone" -- python3 counts.py >"$work/said" 2>&1) || { tail -20 "$work/said"; exit 1; }
+(cd "$work" && "$echelon" capture --pretend h100-sxm --gpus 2 -o "$work/both" -- python3 -m torch.distributed.run --nproc-per-node 2 counts.py >"$work/said" 2>&1) || { tail -20 "$work/said"; exit 1; }
 # Collectives within what torch.compile traces: it ends its graphs there, as it does where NCCL's methods are C++'s
 cat >"$work/compiled.py" <<'PY'
 import torch

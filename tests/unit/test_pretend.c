@@ -1538,6 +1538,17 @@ START_TEST(what_modules_are_given)
     const EchTrace *t = import->trace;
     ck_assert_str_eq(ech_trace_get_property(t, ECH_TRACE_BATCH), "8");
     ck_assert(!ech_trace_says(t, "nn.Module given", ""));
+    static const char *const calls[] = {"given 8 rows", "given 8 rows", "given 3 rows"};
+    size_t n_calls = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(t); i++) {
+        const EchOp *op = &ech_trace_ops(t)[i];
+        const char *name = op->kind == ECH_OP_MARK ? ech_trace_string(t, op->name) : "";
+        if (!g_str_has_prefix(name, "given "))
+            continue;
+        ck_assert_uint_lt(n_calls, G_N_ELEMENTS(calls));
+        ck_assert_str_eq(name, calls[n_calls++]);
+    }
+    ck_assert_uint_eq(n_calls, G_N_ELEMENTS(calls)); /* of one with several arrays, too */
     size_t n = 0;
     for (size_t b = 0; b < ech_trace_n_buffers(t); b++) {
         const EchBuffer *buffer = &ech_trace_buffers(t)[b];

@@ -301,6 +301,34 @@ START_TEST(by_optimizers_in_turn)
 }
 END_TEST
 
+/* Where not all calls are given as many rows, the last step with as many as most have stands for all; the last, where all have others. */
+START_TEST(of_usual_batches)
+{
+    static const struct {
+        const char *rows; /* of each step */
+        size_t usual;
+    } cases[] = {{"883", 1}, {"83", 0}, {"8838", 3}, {"338", 1}, {"8765", 3}, {"88", 1}};
+    for (size_t c = 0; c < G_N_ELEMENTS(cases); c++) {
+        g_autoptr(EchTraceBuilder) b = ech_test_begin();
+        EchId host = ech_trace_builder_queue(b, "host", ECH_QUEUE_HOST, 0);
+        ech_test_kernel(b, ECH_TEST_MS, ECH_NONE, ECH_READ, 0);
+        mark(b, host, "Optimizer.step#AdamW.step", ECH_TIME_NONE);
+        for (const char *at = cases[c].rows; *at; at++) {
+            g_autofree char *name = g_strdup_printf(ECH_MARK_GIVEN, (uint64_t)(*at - '0'));
+            mark(b, host, name, ECH_TIME_NONE);
+            ech_test_kernel(b, ECH_TEST_MS, ECH_NONE, ECH_READ, 0);
+            mark(b, host, "Optimizer.step#AdamW.step", ECH_TIME_NONE);
+        }
+        g_autoptr(EchTrace) trace = ech_test_finish(b);
+        size_t n;
+        g_autofree EchTraceStep *steps = ech_trace_steps(trace, &n);
+        ck_assert_uint_eq(n, strlen(cases[c].rows));
+        ck_assert_uint_eq(steps[n - 1].rows, (uint64_t)(cases[c].rows[n - 1] - '0'));
+        ck_assert_msg(ech_trace_usual_step(steps, n) == cases[c].usual, "%s: %zu", cases[c].rows, ech_trace_usual_step(steps, n));
+    }
+}
+END_TEST
+
 /* What is alive is resident, what was waited for has been, what is left has the numbers that it had. */
 START_TEST(one_alone)
 {
@@ -441,6 +469,7 @@ int main(void)
     tcase_add_test(tcase, by_optimizer);
     tcase_add_test(tcase, by_optimizers_of_each_parameter);
     tcase_add_test(tcase, by_optimizers_in_turn);
+    tcase_add_test(tcase, of_usual_batches);
     tcase_add_test(tcase, one_alone);
     tcase_add_test(tcase, no_room_before);
     tcase_add_loop_test(tcase, alone_as_in_the_whole, 0, G_N_ELEMENTS(captures));

@@ -443,6 +443,77 @@ def _objects(dist, c10d):
     for function in (all_gather_object, gather_object, broadcast_object_list, scatter_object_list, send_object_list,
                      recv_object_list) + ((monitored_barrier,) if alone() else ()):
         _replace(c10d, function.__name__, lambda old, new=function: new)
+    _numbers(c10d, members, source, place, tell, hear)
+
+
+SMALL = 1 << 16  # bytes of whole numbers that travel
+
+
+def _numbers(c10d, members, source, place, tell, hear):
+    """Few whole numbers on GPUs that one rank tells the others, or that all put together: lengths, counts, orders, which programs read and go by. Each rank knows
+    its own, and no collective is run (nccl.c takes what other ranks have to be the same): they travel as objects do."""
+    import torch
+    import pretend_values
+
+    reductions = ((c10d.ReduceOp.SUM, torch.sum), (c10d.ReduceOp.MAX, torch.amax), (c10d.ReduceOp.MIN, torch.amin))
+
+    def travel(group, *tensors):
+        compiles = getattr(torch.compiler, "is_compiling", bool)()
+        return not compiles and not c10d._rank_not_in_group(group) and all(pretend_values.is_whole(tensor) and tensor.nbytes <= SMALL for tensor in tensors)
+
+    def of_all(group, own):
+        key = place(group)
+        tell("%s/%d" % (key, c10d.get_rank()), own)
+        return [hear("%s/%d" % (key, rank), own, rank) for rank in members(group)]
+
+    def broadcast(ask):
+        def function(tensor, src=None, group=None, *rest, **more):
+            work = ask(tensor, src, group, *rest, **more)
+            if travel(group, tensor):
+                key, root = place(group), source(src, group, more.get("group_src"))
+                if root == c10d.get_rank():
+                    tell(key, pretend_values.bytes_of(tensor))
+                else:
+                    pretend_values.put_bytes(tensor, hear(key, pretend_values.bytes_of(tensor), root))
+            return work
+
+        return function
+
+    def all_gather(ask):
+        def function(tensor_list, tensor, group=None, *rest, **more):
+            work = ask(tensor_list, tensor, group, *rest, **more)
+            if travel(group, tensor, *tensor_list):
+                for one, told in zip(tensor_list, of_all(group, pretend_values.bytes_of(tensor))):
+                    pretend_values.put_bytes(one, told)
+            return work
+
+        return function
+
+    def all_gather_into_tensor(ask):
+        def function(output_tensor, input_tensor, group=None, *rest, **more):
+            work = ask(output_tensor, input_tensor, group, *rest, **more)
+            if travel(group, output_tensor, input_tensor):
+                pretend_values.put_bytes(output_tensor, b"".join(of_all(group, pretend_values.bytes_of(input_tensor))))
+            return work
+
+        return function
+
+    def all_reduce(ask):
+        def function(tensor, op=c10d.ReduceOp.SUM, group=None, *rest, **more):
+            travels = travel(group, tensor)
+            own = pretend_values.bytes_of(tensor) if travels else None
+            work = ask(tensor, op, group, *rest, **more)
+            reduce = next((how for kind, how in reductions if op == kind), None)
+            if reduce is not None and travels:
+                told = b"".join(of_all(group, own))
+                whole = reduce(torch.frombuffer(bytearray(told), dtype=tensor.dtype).view(-1, tensor.numel()), 0).to(tensor.dtype)
+                pretend_values.put_bytes(tensor, whole.numpy().tobytes())
+            return work
+
+        return function
+
+    for make in (broadcast, all_gather, all_gather_into_tensor, all_reduce):
+        _replace(c10d, make.__name__, make)
 
 
 def _alone(dist, c10d):

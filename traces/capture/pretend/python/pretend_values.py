@@ -778,6 +778,22 @@ def guesses():
     return _modes[0].guessed if _modes else ()
 
 
+def is_whole(tensor):
+    """Whether @tensor has whole numbers on a device, one after the other, and what they are is computed."""
+    return bool(_modes) and _is_here(tensor) and tensor.dtype in WHOLE and tensor.numel() > 0 and tensor.is_contiguous()
+
+
+def bytes_of(tensor):
+    return ctypes.string_at(tensor.data_ptr(), _span(tensor))
+
+
+def put_bytes(tensor, told):
+    """What another rank has told lies there now, as if a kernel had written it."""
+    if len(told) == _span(tensor):
+        ctypes.memmove(tensor.data_ptr(), told, len(told))
+        _library.pretend_fill(tensor.data_ptr(), len(told))
+
+
 def _put(there, here):
     """Values that the host knows, where a kernel of the device's would have computed them."""
     if here is None or pretend_generated.address(there) is None or there.numel() != here.numel():
