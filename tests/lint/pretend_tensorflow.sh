@@ -49,6 +49,9 @@ except tf.errors.ResourceExhaustedError:
     print("peak", tf.config.experimental.get_memory_info("GPU:0")["peak"])
 PY
 "$echelon" capture --pretend h100-sxm -o "$work/p" -- python3 "$work/step.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+echo 'import tensorflow as tf; tf.zeros((8,))' >"$work/as_it_is.py"
+"$echelon" capture --pretend h100-sxm --with autocast -o "$work/w" -- python3 "$work/as_it_is.py" 2>&1 | grep -q 'a program of tensorflow: it ran as it is' ||
+  { echo "that --with is PyTorch's is not said"; exit 1; }
 run() { "$echelon" run --device h100-sxm --trace "$@"; }
 capture=$(echo "$work"/p.*.pretend)
 peak=$(sed -n 's/^peak //p' "$work/said")

@@ -373,6 +373,13 @@ def _install_measures(torch):
     pretend_with.install(_say, os.environ["ECHELON_PRETEND_WITH"])
 
 
+def _say_without_torch():
+    """Measures are PyTorch's."""
+    others = [name for name in ("tensorflow", "jax") if name in sys.modules]
+    if others and "torch" not in sys.modules:
+        _say("--with applies what PyTorch has, and this is a program of %s: it ran as it is; what it should have, say in it and capture that" % others[0])
+
+
 class _Finder:
     """Finds modules as the others do, and is told when they are there. Some programs only look whether one could be found, and import it later."""
 
@@ -422,6 +429,8 @@ if os.environ.get("ECHELON_PRETEND_OUT"):
     _finder.when("torch", _install, "no ranges and no memory snapshot of this program")
     if os.environ.get("ECHELON_PRETEND_WITH"):
         _finder.when("torch", _install_measures, "the program runs as it is, without what --with asks for")
+        import atexit
+        atexit.register(_say_without_torch)
     import pretend_jax
     _finder.when("jax", pretend_jax.install, "this jax finds no GPU")
     import pretend_tensorflow
