@@ -416,16 +416,37 @@ static bool brings_home(const Pass *p, EchId op)
     return brings;
 }
 
+/* Whether nothing but the host's processor writes @buffer, and it does, as an optimizer that runs there. */
+static bool is_made_on_host(const Pass *p, EchId buffer)
+{
+    const EchSurvey *s = &p->s;
+    bool made = false;
+    for (uint32_t u = p->users.first[buffer]; u < p->users.first[buffer + 1]; u++) {
+        bool reads, writes;
+        const EchOp *o = &s->ops[p->users.op[u]];
+        (void)ech_survey_access(s, p->users.op[u], buffer, &reads, &writes);
+        if (writes && (o->kind != ECH_OP_KERNEL || o->queue == ECH_NONE || ech_trace_queues(s->t)[o->queue].kind != ECH_QUEUE_HOST))
+            return false;
+        made |= writes;
+    }
+    return made;
+}
+
+/* Its like on the host is that of which alone it is copied once it was copied first. */
 static void find_homes(Pass *p)
 {
     const EchSurvey *s = &p->s;
     for (EchId b = 0; b < s->n_buffers; b++) {
         bool argument = p->o->what == WHAT_ARGUMENTS && is_asked_for(p, b, false);
-        p->home[b] = ECH_NONE;
+        EchId home = ECH_NONE;
         for (uint32_t u = p->users.first[b]; argument && u < p->users.first[b + 1]; u++) {
+            bool reads, writes;
             EchId from = copied_from_host(s, p->users.op[u], b);
-            p->home[b] = from != ECH_NONE && p->home[b] == ECH_NONE ? from : p->home[b];
+            (void)ech_survey_access(s, p->users.op[u], b, &reads, &writes);
+            argument = !writes || home == ECH_NONE || from == home;
+            home = home == ECH_NONE ? from : home;
         }
+        p->home[b] = argument && home != ECH_NONE && home > b && is_made_on_host(p, home) ? home : ECH_NONE; /* views come behind what they are of */
     }
 }
 

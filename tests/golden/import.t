@@ -228,9 +228,9 @@ traces/gpu_h100-sxm/jax_profile.xplane.pb.gz: program jit_step(6643), 55949 byte
   It takes 8.13 ms, bound by matrix unit (45 % of the critical path).
     1.63 ms 20.1 %: gemm_fusion_dot_general.9 (jax_step.py:23) for dynamic-slice-start.1 (jax_step.py:31, 8 MiB from host to hbm), 10 times; the longest: could begin only then, took 163 us
     1.63 ms 20.0 %: gemm_fusion_dot_general.2 (jax_step.py:23) for dynamic-update-slice-start.1 (jax_step.py:31, 8 MiB from hbm to host), 10 times; the longest: could begin only then, took 163 us
-    67.8 us 0.8 %: gemm_fusion_dot_general.3 (jax_step.py:23) for fusion-start (w[1], 8 MiB from hbm to hbm), 10 times; the longest: could begin only then, took 6.78 us
-    67.8 us 0.8 %: loop_add_fusion.1 (jax_step.py:31) for fusion-start.4 (jax_step.py:31, 8 MiB from hbm to hbm), 10 times; the longest: could begin only then, took 6.78 us
-    67.8 us 0.8 %: gemm_fusion_dot_general.9 (jax_step.py:23) for fusion-start.2 (w[0], 8 MiB from hbm to hbm), 10 times; the longest: could begin only then, took 6.78 us
+    67.8 us 0.8 %: gemm_fusion_dot_general.3 (jax_step.py:23) for fusion-start (w[1], 8 MiB from hbm to hbm), 10 times; the longest: 6.78 us in its own queue
+    67.8 us 0.8 %: loop_add_fusion.1 (jax_step.py:31) for fusion-start.4 (jax_step.py:31, 8 MiB from hbm to hbm), 10 times; the longest: 6.78 us in its own queue
+    67.8 us 0.8 %: gemm_fusion_dot_general.9 (jax_step.py:23) for fusion-start.2 (w[0], 8 MiB from hbm to hbm), 10 times; the longest: 6.78 us in its own queue
     hbm: 456 MiB live at 3.28 ms; placed by the compiler
         80 MiB  loop_dynamic_update_slice_fusion.2  temporary  bf16[10,1024,4096]{2,1,0}  jax_step.py:23
 $ echelon run --trace traces/gpu_h100-sxm/jax_profile.xplane.pb.gz --device h100-sxm --step 2 | grep -E 'It takes|- '
