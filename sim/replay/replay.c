@@ -398,6 +398,13 @@ static void fill_memories(EchRun *run, const EchTrace *trace, const EchDevice *d
     run->n_memories = n + extra;
 }
 
+/* How long a link was busy one way. What kernels read and write of the host's memory where it lies takes no engine, and what its bytes take at full rate. */
+static EchTime busy_of_link(EchTime engines, EchBytes bytes, EchRate rate, uint32_t ports)
+{
+    double most = (double)rate * MAX(ports, 1u);
+    return most > 0 ? MAX(engines, to_ps((double)bytes * (double)ECH_PS_PER_S / most)) : engines;
+}
+
 static void fill_links(EchRun *run, const EchDevice *device, const int64_t *sums)
 {
     run->n_links = device->n_links;
@@ -409,9 +416,9 @@ static void fill_links(EchRun *run, const EchDevice *device, const int64_t *sums
         out->name = g_strdup(link->name);
         out->forward = (EchBytes)s[ECH_SUM_LINK_FORWARD];
         out->backward = (EchBytes)s[ECH_SUM_LINK_BACKWARD];
-        out->busy_forward = s[ECH_SUM_LINK_BUSY_FORWARD];
-        out->busy_backward = s[ECH_SUM_LINK_BUSY_BACKWARD];
-        out->busy = s[ECH_SUM_LINK_BUSY];
+        out->busy_forward = busy_of_link(s[ECH_SUM_LINK_BUSY_FORWARD], out->forward, link->to_device, link->ports);
+        out->busy_backward = busy_of_link(s[ECH_SUM_LINK_BUSY_BACKWARD], out->backward, link->from_device, link->ports);
+        out->busy = MAX(s[ECH_SUM_LINK_BUSY], MAX(out->busy_forward, out->busy_backward));
         out->transfers = (uint64_t)s[ECH_SUM_LINK_TRANSFERS];
         double sum = (double)link->to_device + (double)link->from_device,
                rate = (link->both_ways ? MIN((double)link->both_ways, sum) : sum) * MAX(link->ports, 1u);

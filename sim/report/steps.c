@@ -50,10 +50,13 @@ EchStep *ech_report_steps(const EchReport *report, size_t *ret_n)
             steps[i].recorded = mark->recorded.duration;
     }
     EchTime first = report->is_step ? 0 : ECH_TIME_MAX; /* start of a first step's kernel; what is before it is a step's, where that is all there is */
+    EchTime before = 0;                                 /* end of kernels asked for before it, beside which its host may have worked already */
     for (size_t s = 0; s < report->run->n_spans; s++) {
         const EchSpan *span = &report->run->spans[s];
         EchOpKind kind = ops[span->op].kind;
         bool kernel = kind == ECH_OP_KERNEL || kind == ECH_OP_COLLECTIVE, within = kind == ECH_OP_COPY && ops[span->op].memory_from == ops[span->op].memory_to;
+        if (kernel && span->op < parts[0].mark)
+            before = MAX(before, span->end);
         const EchTraceStep *part = kernel || kind == ECH_OP_COPY ? part_of(parts, n, span->op) : NULL;
         if (!part || (!kernel && !within && ops[part->last].kind != ECH_OP_COPY)) /* copies from and to the host, beside kernels, may be for the step after */
             continue;
@@ -69,7 +72,7 @@ EchStep *ech_report_steps(const EchReport *report, size_t *ret_n)
     size_t kept = 0;
     for (; kept < n && whole[kept]; kept++) {
         EchStep *step = &steps[kept];
-        step->start = kept > 0 ? steps[kept - 1].end : first;
+        step->start = kept > 0 ? steps[kept - 1].end : MAX(first, before);
         step->end = MAX(step->end, step->start);
         step->peak = memory ? peak_in(memory, step->start, step->end) : 0;
     }

@@ -248,6 +248,9 @@ START_TEST(kernels_reach_the_host_over_its_link)
         ck_assert_uint_eq(run->links[0].forward, writes ? 0 : 10 * MB);
         ck_assert_uint_eq(run->links[0].backward, writes ? 10 * MB : 0);
         ck_assert_double_eq_tol(run->links[0].utilisation, writes ? 1.0 / 3 : 2.0 / 3, 1e-6);
+        ck_assert_int_eq(run->links[0].busy_forward, writes ? 0 : 100 * ECH_PS_PER_US);
+        ck_assert_int_eq(run->links[0].busy_backward, writes ? 200 * ECH_PS_PER_US : 0);
+        ck_assert_int_eq(run->links[0].busy, (writes ? 200 : 100) * ECH_PS_PER_US);
     }
 }
 END_TEST

@@ -168,6 +168,26 @@ START_TEST(by_calls_of_a_module)
 }
 END_TEST
 
+/* The first step begins when what was asked for before it has ended, though its host works beside that. */
+START_TEST(host_ahead)
+{
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId host = ech_trace_builder_queue(b, "nvtx", ECH_QUEUE_HOST, 0), pins = ech_trace_builder_queue(b, "pins", ECH_QUEUE_HOST, 0);
+    ech_test_kernel(b, 5 * ECH_TEST_MS, ECH_NONE, ECH_READ, 0);
+    for (int i = 0; i < 2; i++) {
+        mark(b, host, i == 0 ? "step 1" : "step 2", 0);
+        beside(b, pins, ECH_TEST_MS);
+        ech_test_kernel(b, 3 * ECH_TEST_MS, ECH_NONE, ECH_READ, 0);
+    }
+    g_autoptr(EchTrace) trace = NULL;
+    size_t n;
+    g_autofree EchStep *steps = steps_of(b, &trace, &n);
+    ck_assert_uint_eq(n, 2);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_int_eq(steps[i].end - steps[i].start, 3 * ECH_TEST_MS);
+}
+END_TEST
+
 /* A step ends with the last of its kernels, on whichever queue; what was issued before the first mark is of none, and so is a mark on the device's side. */
 START_TEST(numbered)
 {
@@ -464,6 +484,7 @@ int main(void)
     tcase_add_test(tcase, of_copies);
     tcase_add_loop_test(tcase, of_programs, 0, 4);
     tcase_add_loop_test(tcase, by_calls_of_a_module, 0, 3);
+    tcase_add_test(tcase, host_ahead);
     tcase_add_test(tcase, of_copies_among_kernels);
     tcase_add_test(tcase, numbered);
     tcase_add_test(tcase, by_optimizer);
