@@ -95,11 +95,11 @@ static char **words_of(int argc, char **argv, int option, const Find *find, uint
 
 /* ---- one number ---- */
 
-/* The run of captures, ranks of one program where they are several, as JSON: their last step where they tell steps. *@step: that it is. NULL: it cannot be
+/* The run of captures, ranks of one program where they are several, as JSON: their usual step where they tell steps. *@step: that it is. NULL: it cannot be
  * replayed. */
 static JsonNode *replay(char **paths, guint n, const char *device, const char *const *settings, bool *step)
 {
-    EchExperimentOverrides overrides = {.device = device, .settings = settings, .step = n == 1 && *step ? "last" : NULL};
+    EchExperimentOverrides overrides = {.device = device, .settings = settings, .step = n == 1 && *step ? "usual" : NULL};
     g_autoptr(GPtrArray) experiments = g_ptr_array_new_with_free_func((GDestroyNotify)ech_experiment_free);
     g_autofree EchResult **results = g_new0(EchResult *, n);
     g_autofree EchReport *reports = g_new0(EchReport, n);

@@ -107,7 +107,7 @@ int ech_verb_advise(int argc, char **argv)
         {"also", 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &options.also,
          "another capture of the program, with a measure that it does not have itself (capture --with); may be given again", "FILE"},
         {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, ECH_CLI_BESIDE, "FILE"},
-        {"step", 0, 0, G_OPTION_ARG_STRING, &options.step, "of a capture that tells steps, one alone: 2, 2..3 or last", "N"},
+        {"step", 0, 0, G_OPTION_ARG_STRING, &options.step, "of a capture that tells steps, one alone: 2, 2..3, last or usual, the last with as large a batch as most", "N"},
         {"jobs", 'j', 0, G_OPTION_ARG_INT, &options.jobs, "processes", "N"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "print one JSON document", NULL},
         {NULL, 0, 0, 0, NULL, NULL, NULL},

@@ -350,7 +350,7 @@ int ech_verb_run(int argc, char **argv)
         {"engine", 'e', 0, G_OPTION_ARG_STRING, &options.engine, "auto, native, simgrid, or cuda: for real, on the GPU that is here", "NAME"},
         {"format", 'f', 0, G_OPTION_ARG_STRING, &options.format, "format of the captured file, where its content should not decide", "NAME"},
         {"beside", 0, 0, G_OPTION_ARG_FILENAME, &options.beside, ECH_CLI_BESIDE, "FILE"},
-        {"step", 0, 0, G_OPTION_ARG_STRING, &options.step, "of a capture that tells steps, one alone: 2, 2..3 or last", "N"},
+        {"step", 0, 0, G_OPTION_ARG_STRING, &options.step, "of a capture that tells steps, one alone: 2, 2..3, last or usual, the last with as large a batch as most", "N"},
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &options.output, "write report, timelines and figures to a folder", "DIR"},
         {"jobs", 'j', 0, G_OPTION_ARG_INT, &options.jobs, "processes for a sweep", "N"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &options.json, "print one JSON document", NULL},

@@ -960,16 +960,16 @@ static void remark_passes(const GPtrArray *passes, bool program, EchDiag *diag)
     }
 }
 
-/* "3", "2..3" or "last" of @n, as indices. */
-static bool read_steps(const EchYamlNode *node, size_t n, size_t *ret_first, size_t *ret_last, GError **error)
+/* "3", "2..3", "last" or "usual" of @n, as indices. @usual: as ech_trace_usual_step() has it. */
+static bool read_steps(const EchYamlNode *node, size_t n, size_t usual, size_t *ret_first, size_t *ret_last, GError **error)
 {
     g_auto(GStrv) ends = node->kind == ECH_YAML_SCALAR ? g_strsplit(node->text, "..", 2) : NULL;
-    uint64_t first = n, last = n;
-    bool read = ends && ends[0];
-    if (read && strcmp(node->text, "last") != 0)
+    bool read = ends && ends[0], is_usual = read && strcmp(node->text, "usual") == 0;
+    uint64_t first = is_usual ? usual + 1 : n, last = first;
+    if (read && !is_usual && strcmp(node->text, "last") != 0)
         read = ech_parse_u64(ends[0], &first, NULL) && ech_parse_u64(ends[ends[1] ? 1 : 0], &last, NULL);
     if (!read || first < 1 || last < first || last > n) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "step: '%s' is no step of this trace; expected a number from 1 to %zu, several as 1..%zu, or last",
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "step: '%s' is no step of this trace; expected a number from 1 to %zu, several as 1..%zu, last or usual",
                     node->kind == ECH_YAML_SCALAR ? node->text : "a list", n, n);
         prefix_place(node, error);
         return false;
@@ -995,7 +995,8 @@ static bool take_step(const EchCase *c, EchReplayOptions *options, EchResult *re
         prefix_place(node, error);
         return false;
     }
-    if (!read_steps(node, n, &first, &last, error))
+    size_t usual = ech_trace_usual_step(steps, n);
+    if (!read_steps(node, n, usual, &first, &last, error))
         return false;
     /* The mark behind it is in: it tells that the step is whole. */
     EchId end = steps[last].next != ECH_NONE ? steps[last].next + 1 : steps[last].end;
@@ -1010,12 +1011,11 @@ static bool take_step(const EchCase *c, EchReplayOptions *options, EchResult *re
     result->title = title;
     ech_diag_remark(result->pass_diag, "%s of %zu alone, from %s%s: what was asked for before is held as it was then, and takes no time here", which->str, n,
                     name, ech_step_until(name, steps[first].others));
-    size_t usual = ech_trace_usual_step(steps, n);
     if (first == last && first != usual && steps[first].rows != steps[usual].rows)
         ech_diag_remark(result->pass_diag,
                         "its batch was captured with %" G_GUINT64_FORMAT " rows, others with %" G_GUINT64_FORMAT
-                        ", which is what --pass batch goes by: --step %zu is the last of those",
-                        steps[first].rows, steps[usual].rows, usual + 1);
+                        ", which is what --pass batch goes by: --step usual is the last of those",
+                        steps[first].rows, steps[usual].rows);
     result->whole = result->trace;
     result->trace = part;
     options->whole = result->whole;

@@ -27,12 +27,12 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
 echelon: --set devise=x: experiment: 'devise' is no key here; did you mean 'device'?
 exit 2
 $ for step in 3 0 2..1 1..x last..2 middle; do echelon run --trace gpt_pytorch.h100 --device h100-sxm --step $step; done; echelon run --trace traces/gpt_offload.v5e --device tpu-v5e --step last
-echelon: step: '3' is no step of this trace; expected a number from 1 to 2, several as 1..2, or last
-echelon: step: '0' is no step of this trace; expected a number from 1 to 2, several as 1..2, or last
-echelon: step: '2..1' is no step of this trace; expected a number from 1 to 2, several as 1..2, or last
-echelon: step: '1..x' is no step of this trace; expected a number from 1 to 2, several as 1..2, or last
-echelon: step: 'last..2' is no step of this trace; expected a number from 1 to 2, several as 1..2, or last
-echelon: step: 'middle' is no step of this trace; expected a number from 1 to 2, several as 1..2, or last
+echelon: step: '3' is no step of this trace; expected a number from 1 to 2, several as 1..2, last or usual
+echelon: step: '0' is no step of this trace; expected a number from 1 to 2, several as 1..2, last or usual
+echelon: step: '2..1' is no step of this trace; expected a number from 1 to 2, several as 1..2, last or usual
+echelon: step: '1..x' is no step of this trace; expected a number from 1 to 2, several as 1..2, last or usual
+echelon: step: 'last..2' is no step of this trace; expected a number from 1 to 2, several as 1..2, last or usual
+echelon: step: 'middle' is no step of this trace; expected a number from 1 to 2, several as 1..2, last or usual
 echelon: step: nothing in traces/gpt_offload.v5e tells steps; expected marks like "step 3" (NVTX ranges, ProfilerStep#3), optimizers' steps, runs of one of XLA's programs or, where nothing is trained, calls of a PyTorch module outside of others, two at least
 exit 1
 $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml --pass padd
