@@ -49,6 +49,7 @@ typedef enum {
     ALWAYS,
     FRAGMENTED, /* where what is live would have room */
     LAST,       /* where nothing that was tried by then is enough, or only what is dear */
+    SHORT,      /* where it does not fit: with no more than that takes */
     MORE,       /* where it does not fit, and one device runs it: on several */
     PAGED       /* where it does not fit an NVIDIA GPU: slow, but no change to the program */
 } When;
@@ -125,6 +126,9 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
 #define FULLY_SHARD "torch.distributed.fsdp.fully_shard(block) of each block, then of the model, " SHARDS "3" MIXED
 #define FULLY_SHARD_ONCE "torch.distributed.fsdp.fully_shard(block, reshard_after_forward=False) of each block, then of the model, " SHARDS "2" MIXED
 #define HOST_WEIGHTS "accelerate.cpu_offload(model, \"cuda\")"
+#define HOST_SOME                                                                                                                                              \
+    "from_pretrained(..., device_map=\"auto\", max_memory={0: ..., \"cpu\": ...}), or accelerate's infer_auto_device_map and dispatch_model; of vLLM and "     \
+    "SGLang --cpu-offload-gb"
 #define HOST_CACHE "a cache of transformers' with offloading=True, generate(cache_implementation=\"offloaded\")"
 
 #define GROWING "pytorch:expandable_segments:True"
@@ -202,6 +206,7 @@ static const Measure measures[] = {
     {"offload_arguments_overlapped", "arguments on host, overlapped", {"offload:what=arguments,overlap=true", prefetch, NULL}, 1, NULL, "", NULL, NULL, ALWAYS},
     {"weights_on_host", "weights and optimizer on host", {"fuse:where=host", "offload:what=arguments", NULL}, 0, NULL, NULL, CPU_OFFLOAD, NULL, ALWAYS},
     {"inference_on_host", "weights on host", {"offload:what=arguments", NULL}, 0, NULL, NULL, NULL, HOST_WEIGHTS, ALWAYS},
+    {"some_on_host", "weights on host, as many as needed", {"offload:what=arguments", NULL}, 1, NULL, NULL, NULL, HOST_SOME, SHORT},
     {"cache_on_host", "what is kept, a KV cache, on host", {"offload:what=saved", NULL}, 0, NULL, NULL, NULL, HOST_CACHE, ALWAYS},
     {"blocks_and_two",
      "checkpoint each, accumulate in two",
@@ -1408,6 +1413,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char 
         add_captures(&a, also);
         add_measures(&a, ALWAYS);
         if (!advice->base.fits) {
+            add_measures(&a, SHORT);
             add_devices(&a, result->device);
             add_measures(&a, MORE);
         }

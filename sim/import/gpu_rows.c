@@ -308,7 +308,7 @@ static void say_gpu(const EchGpuRows *all, const EchGpuRow *g, EchDiag *diag)
         else if (share > 0.88)
             ech_diag_remark(
                 diag,
-                "%s holds nearly all of it: vLLM and TensorFlow take as much when they start, used or not (--gpu-memory-utilization, .9 unless set; "
+                "%s holds nearly all of it: vLLM and TensorFlow take as much when they start, used or not (--gpu-memory-utilization, .9 or .92 unless set; "
                 "TF_FORCE_GPU_ALLOW_GROWTH=true)",
                 name);
     }

@@ -310,3 +310,8 @@ $ echelon run --trace traces/gpt_pytorch_compiled.h100/checkpointed.pretend.gz -
   It takes 11.4 ms, bound by hbm port (55 % of the critical path).
     head (Linear)                 2.36 ms   20.7 % ####................  730 us, -, 1.63 ms
     blocks.*.up (Linear)           783 us    6.8 % #...................  200 us, 200 us, 382 us
+$ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 85899345920 0 1 \"h100-sxm\"\nname 1 \"k(float const*, float*)\"\nname 2 \"nn.Module: M\"\nalloc 1 0 0 8192 4096 3 0"; for (i = 1; i <= 200; i++) printf "alloc 1 0 0 %d 10485760 3 0\nset 1 0 0 10485760\nuses 2 %d 10485760\n", i * 10485760, i * 10485760; for (t = 10; t < 40; t += 10) { print "push " t " 9 2"; for (i = 1; i <= 200; i++) printf "kernel %d 0 0 1 8192 1 1 256 1 1 0\nargs 0 %d 1 8192\n", t, i * 10485760; print "pop " t " 9" } print "end" }' >$T/weights.pretend; echelon advise $T/weights.pretend --device h100-sxm --memory 1536MiB | sed -n '/would make/,/^$/p'
+  What would make it fit
+   1  weights on host, as many as needed   1.49 GiB   480 MiB  10.9 ms    x3.623
+   2  weights on host                      10.0 MiB  1.95 GiB  41.4 ms   x13.807
+
