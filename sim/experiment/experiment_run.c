@@ -969,7 +969,8 @@ static bool read_steps(const EchYamlNode *node, size_t n, size_t usual, size_t *
     if (read && !is_usual && strcmp(node->text, "last") != 0)
         read = ech_parse_u64(ends[0], &first, NULL) && ech_parse_u64(ends[ends[1] ? 1 : 0], &last, NULL);
     if (!read || first < 1 || last < first || last > n) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "step: '%s' is no step of this trace; expected a number from 1 to %zu, several as 1..%zu, last or usual",
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "step: '%s' is no step of this trace; expected a number from 1 to %zu, several as 1..%zu, last or usual",
                     node->kind == ECH_YAML_SCALAR ? node->text : "a list", n, n);
         prefix_place(node, error);
         return false;

@@ -124,6 +124,7 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   A batch of 3 fits as it is (8 now): 2.44 GiB, 6.37 ms a step, 0.69 times the rows a second.
 $ zcat traces/gpt_pytorch.h100/gpt.pretend.gz | awk '/^name 828 / {$0 = "name 828 \"nn.Module given: 4 64214205174784\""} /^mark .* 92$/ && ++n == 3 {$4 = 828} 1' | gzip > $T/less.pretend.gz; cp traces/gpt_pytorch.h100/gpt.pickle.gz $T/less.pickle.gz; echelon run --trace $T/less.pretend.gz --device h100-sxm --engine native --step last | grep rows; echelon run --trace $T/less.pretend.gz --device h100-sxm --engine native --step usual | head -1; echelon advise --trace $T/less.pretend.gz --device h100-sxm | grep -E 'A batch|last step'; echelon advise --trace $T/less.pretend.gz --device h100-sxm --step last | grep -c 'A batch'; echelon advise --trace $T/less.pretend.gz --device h100-sxm --json | grep -A1 '"number"'
   - its batch was captured with 4 rows, others with 8, which is what --pass batch goes by: --step usual is the last of those
+less.pretend, step 1 of 2 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   A batch of 138 fits as it is (8 now): 61.7 GiB, 150 ms a step, 1.39 times the rows a second.
   Its last step with as large a batch as most, 1 of 2, from Optimizer.step#AdamW.step to the next, takes 12.1 ms: times below are of that step, memory is of the whole.
 0

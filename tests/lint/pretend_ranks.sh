@@ -85,6 +85,13 @@ class Tensor:
         self.device = Device(kind)
 
 
+class Numbers:
+    """A tensor of whole numbers on a device."""
+
+    def __init__(self, data):
+        self.data, self.nbytes = data, len(data)
+
+
 class Options:
     def __init__(self, root=0, device=None):
         self.rootRank, self.device = root, device
@@ -140,15 +147,23 @@ def install(rank, ranks):
     c10d.get_process_group_ranks = lambda group: group.ranks
     c10d._get_default_group = lambda: world
     c10d._get_object_coll_device = lambda group: "cpu"
+    c10d._rank_not_in_group = lambda group: False
+    c10d.ReduceOp = types.SimpleNamespace(SUM=0, MAX=1, MIN=2)
     for name in ("_new_process_group_helper", "split_group", "init_process_group", "all_gather_object", "gather_object", "broadcast_object_list",
-                 "scatter_object_list", "send_object_list", "recv_object_list", "monitored_barrier"):
+                 "scatter_object_list", "send_object_list", "recv_object_list", "monitored_barrier", "broadcast", "all_gather",
+                 "all_gather_into_tensor", "all_reduce"):
         setattr(c10d, name, lambda *rest, **more: None)
     dist = types.ModuleType("torch.distributed")
     dist.distributed_c10d, dist.Store, dist.FileStore, dist.TCPStore, dist.HashStore, dist.PrefixStore = c10d, Store, FileStore, TCPStore, HashStore, PrefixStore
     dist.is_available = dist.is_initialized = lambda: True
     torch = types.ModuleType("torch")
-    torch.distributed, torch.device = dist, Device
-    sys.modules.update({"torch": torch, "torch.distributed": dist, "torch.distributed.distributed_c10d": c10d})
+    torch.distributed, torch.device, torch.compiler = dist, Device, None
+    torch.sum = torch.amax = torch.amin = None
+    values = types.ModuleType("pretend_values")
+    values.is_whole = lambda tensor: isinstance(tensor, Numbers)
+    values.bytes_of = lambda tensor: tensor.data
+    values.put_bytes = lambda tensor, told: setattr(tensor, "data", told)
+    sys.modules.update({"torch": torch, "torch.distributed": dist, "torch.distributed.distributed_c10d": c10d, "pretend_values": values})
     import pretend_ranks
     pretend_ranks.install(torch, types.SimpleNamespace(when=lambda *asked: None))
     return c10d, world
@@ -173,6 +188,17 @@ assert objects == ["of", 2], objects
 objects = [rank]
 c10d.broadcast_object_list(objects, src=1)  # who is not there
 assert objects == [rank], objects
+for src, told in ((2, b"2"), (1, b"%d" % rank)):
+    number = fake.Numbers(b"%d" % rank)
+    c10d.broadcast(number, src=src)
+    assert number.data == told, number.data
+numbers = [fake.Numbers(b"-") for _ in range(world)]
+c10d.all_gather(numbers, fake.Numbers(b"%d" % rank))
+assert [n.data for n in numbers] == [b"%d" % (r if r in here else rank) for r in range(world)]
+whole = fake.Numbers(b"----")
+c10d.all_gather_into_tensor(whole, fake.Numbers(b"%d" % rank))
+assert whole.data == b"".join(n.data for n in numbers), whole.data
+c10d.broadcast(fake.Tensor("cuda"), src=2)  # others do not travel
 out = [None]
 c10d.scatter_object_list(out, list("abcd") if rank == 2 else None, src=2)
 assert out == ["abcd"[rank]], out
