@@ -56,8 +56,8 @@ static char *scope_name(const char *name, size_t length, Pass *ret_pass)
 /* The name of what asked, of ranges innermost first, and in which pass; NULL where there are none. */
 static char *asker_of(const char *stack, Pass *ret_pass, bool *known)
 {
-    const char *module = NULL, *outermost = NULL, *node = NULL, *step = NULL, *operator= NULL;
-    size_t n_module = 0, n_outermost = 0, n_node = 0, n_step = 0, n_operator = 0;
+    const char *module = NULL, *outermost = NULL, *node = NULL, *step = NULL, *named = NULL;
+    size_t n_module = 0, n_outermost = 0, n_node = 0, n_step = 0, n_named = 0;
     *ret_pass = FORWARD;
     for (const char *at = stack; *at;) {
         size_t n = strcspn(at, "\n");
@@ -69,9 +69,9 @@ static char *asker_of(const char *stack, Pass *ret_pass, bool *known)
                 *ret_pass = module ? AGAIN : BACKWARD;
             node = at + strlen(ECH_RANGE_BACKWARD);
             n_node = n - strlen(ECH_RANGE_BACKWARD);
-        } else if (!operator&& g_str_has_prefix(at, ECH_RANGE_TENSORFLOW)) {
-            operator= at + strlen(ECH_RANGE_TENSORFLOW);
-            n_operator = n - strlen(ECH_RANGE_TENSORFLOW);
+        } else if (!named && g_str_has_prefix(at, ECH_RANGE_TENSORFLOW)) {
+            named = at + strlen(ECH_RANGE_TENSORFLOW);
+            n_named = n - strlen(ECH_RANGE_TENSORFLOW);
         } else if (g_str_has_prefix(at, "Optimizer.")) {
             step = at;
             n_step = n;
@@ -81,15 +81,15 @@ static char *asker_of(const char *stack, Pass *ret_pass, bool *known)
         }
         at += n + (at[n] == '\n');
     }
-    *known |= module || step || operator;
+    *known |= module || step || named;
     if (module)
         return module_name(module, n_module);
     if (step)
         return g_strndup(step, n_step);
     if (node)
         return g_strndup(node, n_node);
-    if (operator)
-        return scope_name(operator, n_operator, ret_pass);
+    if (named)
+        return scope_name(named, n_named, ret_pass);
     return outermost ? g_strndup(outermost, n_outermost) : NULL;
 }
 
