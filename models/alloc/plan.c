@@ -7,7 +7,6 @@
 
 #include <string.h>
 
-#define MAX_BYTES (UINT64_C(1) << 60)
 #define MAX_ADDRESS (UINT64_C(1) << 62)
 
 #define ECH_PLANNER(name) extern const EchPlanClass ech_plan_##name;
@@ -381,7 +380,7 @@ static bool check_items(const EchPlanItem *items, size_t n, GError **error)
                         item->begin);
             return false;
         }
-        if (item->bytes > MAX_BYTES || item->alignment > MAX_BYTES) {
+        if (item->bytes > ECH_PLAN_MAX_BYTES || item->alignment > ECH_PLAN_MAX_BYTES) {
             g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
                         "buffer %zu of %" G_GUINT64_FORMAT " bytes aligned to %" G_GUINT64_FORMAT " is too large; expected at most 2^60", i, item->bytes,
                         item->alignment);

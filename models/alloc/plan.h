@@ -13,8 +13,9 @@
 
 #include <signal.h>
 
-#define ECH_PLAN_ALONE UINT32_MAX            /**< EchPlanItem.colocation of an item that shares with nobody. */
-#define ECH_PLAN_MAX_ITEMS ((size_t)1 << 28) /**< More are refused with ECH_ERROR_CONFIG. */
+#define ECH_PLAN_ALONE UINT32_MAX              /**< EchPlanItem.colocation of an item that shares with nobody. */
+#define ECH_PLAN_MAX_ITEMS ((size_t)1 << 28)   /**< More are refused with ECH_ERROR_CONFIG. */
+#define ECH_PLAN_MAX_BYTES (UINT64_C(1) << 60) /**< Of a buffer and of an alignment; larger ones are, too. */
 
 /** A buffer to place.
  *
@@ -24,7 +25,7 @@
  */
 typedef struct {
     int64_t begin, end;  /**< Half-open life; begin <= end. Two items with equal end and begin do not meet. */
-    EchBytes bytes;      /**< At most 2^60. 0 is allowed: offset 0, in no heap's way. */
+    EchBytes bytes;      /**< At most ECH_PLAN_MAX_BYTES. 0 is allowed: offset 0, in no heap's way. */
     EchBytes alignment;  /**< The offset is a multiple of it; 0: the planner's own. The xla heap aligns all of a colour alike, to the least common multiple. */
     uint32_t colour;     /**< Memory space: each colour has heaps of its own; heaps are numbered colour by colour, ascending. */
     uint32_t colocation; /**< Items of a colour with the same number get the same offset, and may live at once. Else ECH_PLAN_ALONE. */

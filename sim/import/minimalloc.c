@@ -200,10 +200,10 @@ static bool parse_row(const Field *fields, size_t n, const int columns[N_COLUMNS
         return bad_field(place, cell[COLUMN_LOWER], "a time; expected a whole number in column 'lower'", error);
     if (!number(cell[COLUMN_UPPER], &row->upper) || row->upper < row->lower)
         return bad_field(place, cell[COLUMN_UPPER], "an end; expected a whole number at least as large as 'lower' in column 'upper'", error);
-    if (!number(cell[COLUMN_SIZE], &size) || size < 0)
-        return bad_field(place, cell[COLUMN_SIZE], "a size; expected a whole number of bytes in column 'size'", error);
-    if (cell[COLUMN_ALIGNMENT].n && (!number(cell[COLUMN_ALIGNMENT], &alignment) || alignment < 1))
-        return bad_field(place, cell[COLUMN_ALIGNMENT], "an alignment; expected a positive number of bytes", error);
+    if (!number(cell[COLUMN_SIZE], &size) || size < 0 || (EchBytes)size > ECH_PLAN_MAX_BYTES)
+        return bad_field(place, cell[COLUMN_SIZE], "a size; expected a whole number of bytes, at most 2^60, in column 'size'", error);
+    if (cell[COLUMN_ALIGNMENT].n && (!number(cell[COLUMN_ALIGNMENT], &alignment) || alignment < 1 || (EchBytes)alignment > ECH_PLAN_MAX_BYTES))
+        return bad_field(place, cell[COLUMN_ALIGNMENT], "an alignment; expected a positive number of bytes, at most 2^60", error);
     if (cell[COLUMN_OFFSET].n && (!number(cell[COLUMN_OFFSET], &offset) || offset < -1))
         return bad_field(place, cell[COLUMN_OFFSET], "an offset; expected a number of bytes", error);
     row->size = (EchBytes)size;
