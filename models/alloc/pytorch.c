@@ -417,6 +417,7 @@ static bool pytorch_alloc(EchAllocator *base, const EchAllocRequest *request, Ec
     Block *block = &self->blocks[at];
     const Segment *segment = &self->segments[block->segment];
     block->allocated = true;
+    self->pools[pool].n_allocated++;
     block->requested = request->bytes;
     count(self, ALLOCATION, small, 1);
     count(self, ALLOCATED_BYTES, small, (int64_t)block->bytes);
@@ -442,6 +443,7 @@ static void pytorch_release(EchAllocator *base, uint32_t id, const EchLive *live
     Block *block = &self->blocks[at];
     bool small = self->pools[block->pool].small;
     block->allocated = false;
+    self->pools[block->pool].n_allocated--;
     count(self, ALLOCATION, small, -1);
     count(self, ALLOCATED_BYTES, small, -(int64_t)block->bytes);
     if (block->bytes >= self->conf.max_split)

@@ -37,13 +37,14 @@ typedef struct {
 typedef struct {
     uint32_t stream;
     bool small;
-    bool private, done; /* of a graph or a MemPool, which keeps it until it is released */
-    bool captured;      /* a graph's: what it cached goes back when the next cache is emptied, a MemPool's at once */
-    bool forgotten;     /* released, and never looked at again (ech_pytorch_forget) */
-    int64_t mallocs;    /* requests that took memory from the device, less the segments and ranges of pages given back */
-    bool touched;       /* a block became free since the pool was last released: what is left then cannot go back before one does */
-    EchTree free;       /* (bytes, address) */
-    EchTree unmapped;   /* (address, 0) */
+    bool private, done;   /* of a graph or a MemPool, which keeps it until it is released */
+    bool captured;        /* a graph's: what it cached goes back when the next cache is emptied, a MemPool's at once */
+    bool forgotten;       /* released, and never looked at again (ech_pytorch_forget) */
+    uint32_t n_allocated; /* blocks in use */
+    int64_t mallocs;      /* requests that took memory from the device, less the segments and ranges of pages given back */
+    bool touched;         /* a block became free since the pool was last released: what is left then cannot go back before one does */
+    EchTree free;         /* (bytes, address) */
+    EchTree unmapped;     /* (address, 0) */
 } Pool;
 
 /* Events of one stream, oldest first: items[head..n), of which those below done are complete. */

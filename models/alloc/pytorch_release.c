@@ -40,15 +40,14 @@ void ech_pytorch_forget(PyTorch *self, uint32_t pool)
     if (!self->pools[pool].private || !self->pools[pool].done || self->pools[pool].forgotten || mallocs_of(self, pool, &other) > 0)
         return;
     self->pools[pool].forgotten = true;
-    if (other < self->n_pools)
+    uint32_t in_use = self->pools[pool].n_allocated;
+    if (other < self->n_pools) {
         self->pools[other].forgotten = true;
-    for (uint32_t i = 0; i < self->n_blocks; i++) {
-        if (self->blocks[i].allocated && (self->blocks[i].pool == pool || self->blocks[i].pool == other)) {
-            goes_wrong(self,
-                       "PyTorch itself may crash in this trace: it deletes a private pool in expandable segments that has blocks in use, and goes on using it");
-            break;
-        }
+        in_use += self->pools[other].n_allocated;
     }
+    if (in_use > 0)
+        goes_wrong(self,
+                   "PyTorch itself may crash in this trace: it deletes a private pool in expandable segments that has blocks in use, and goes on using it");
 }
 
 static void release_block(PyTorch *self, uint32_t at)

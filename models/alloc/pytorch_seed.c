@@ -17,6 +17,7 @@ static uint32_t seed_block(PyTorch *self, const EchSeedBlock *seed, uint32_t poo
     uint32_t at = ech_pytorch_splice(self, block, prev, 0);
     if (!block.allocated)
         return at;
+    self->pools[pool].n_allocated++;
     count(self, ALLOCATION, small, 1);
     count(self, ALLOCATED_BYTES, small, (int64_t)block.bytes);
     count(self, ACTIVE, small, 1);

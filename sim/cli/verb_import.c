@@ -168,6 +168,8 @@ int ech_verb_import(int argc, char **argv)
     g_auto(GStrv) rest = NULL;
     if (!ech_cli_options(argc, argv, entries, &rest))
         return ECH_EXIT_USAGE;
+    if (out && strcmp(out, "-") == 0)
+        g_clear_pointer(&out, g_free);
     if (g_strv_length(rest) != 1 || trips < 0) {
         fprintf(stderr, "echelon import: one FILE is needed%s\n", trips < 0 ? " and --loop-trips must not be negative" : "");
         return ECH_EXIT_USAGE;

@@ -193,7 +193,8 @@ int ech_verb_plan(int argc, char **argv)
     const GOptionEntry entries[] = {
         {"planner", 0, 0, G_OPTION_ARG_STRING, &spec, "planner and its parameters: xla:algorithm=best, exact:time_limit=30s, greedy (the default)", "SPEC"},
         {"capacity", 0, 0, G_OPTION_ARG_STRING, &capacity_text, "bytes there are; exit code 3 if the plan is higher", "BYTES"},
-        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out, "write id,lower,upper,size,offset here, and alignment and gaps where the file has them", "OUT.csv"},
+        {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out,
+         "write id,lower,upper,size,offset here, and alignment and gaps where the file has them; -: on standard output, and nothing else", "OUT.csv"},
         {"memory", 0, 0, G_OPTION_ARG_STRING, &memory, "memory of a trace whose buffers are placed (default: hbm, or the one with most bytes)", "NAME"},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "take the file as this format instead of looking at its bytes", "F"},
         {"device", 0, 0, G_OPTION_ARG_STRING, &device, "chip the file was made for, where the format does not say", "NAME"},
@@ -205,6 +206,11 @@ int ech_verb_plan(int argc, char **argv)
         return ECH_EXIT_USAGE;
     if (g_strv_length(rest) != 1) {
         fprintf(stderr, "echelon plan: one FILE is needed\n");
+        return ECH_EXIT_USAGE;
+    }
+    bool table = out && strcmp(out, "-") == 0;
+    if (table && json) {
+        fprintf(stderr, "echelon plan: --json and -o - both write to standard output; expected one of them, or -o OUT.csv\n");
         return ECH_EXIT_USAGE;
     }
     GError *error = NULL;
@@ -249,12 +255,14 @@ int ech_verb_plan(int argc, char **argv)
         g_autoptr(GString) text = g_string_new(NULL);
         bool heaps = spec && strstr(ech_planner_name(planner), "limit=") != NULL && g_str_has_prefix(spec, "xla");
         ech_minimalloc_csv_print(text, rows, input.rows->len, input.has_alignment, heaps);
-        if (!ech_output_file(out, text->str, text->len, &error))
+        if (table)
+            ech_cli_print(text->str);
+        else if (!ech_output_file(out, text->str, text->len, &error))
             return ech_cli_fail(error);
     }
     if (json)
         print_json(planner, plan, interrupted, input.rows->len, seconds, capacity);
-    else
+    else if (!table)
         print_text(planner, plan, interrupted, input.rows->len, input.memory, seconds, capacity);
     ech_interrupt_end();
     return plan->fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;

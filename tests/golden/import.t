@@ -252,3 +252,5 @@ exit 2
 $ for pass in offload remat; do echelon run --trace traces/gpu_h100-sxm/jax_profile.xplane.pb.gz --device h100-sxm --pass $pass | grep Nothing; done
     Nothing: pass offload leaves it as it is: it does not say which arrays its operations use; the program that the profile holds does: 'echelon import FILE --program jit_step -o program.hlo.pb'.
     Nothing: pass remat leaves it as it is: it does not say which arrays its operations use; the program that the profile holds does: 'echelon import FILE --program jit_step -o program.hlo.pb'.
+$ echelon import traces/gpt_offload.v5e -o - 2>/dev/null | head -1
+echelon-trace 1 "hlo"

@@ -11,6 +11,9 @@ b2,3,9,4,0
 b3,0,9,4,4
 b4,9,21,4,0
 b5,0,21,4,8
+$ echelon plan $T/in.csv --planner exact -o - | cmp - $T/out.csv; echelon plan $T/in.csv -o - --json
+echelon plan: --json and -o - both write to standard output; expected one of them, or -o OUT.csv
+exit 2
 $ printf 'id,lower,upper,size,gaps,alignment\na,0,10,100,6-8 2-5,4\nb,3,5,100,,\nc,0,10,50,2-5@10:20,8\n' >$T/gaps.csv; echelon plan $T/gaps.csv -o $T/once.csv >$T/said; echelon plan $T/once.csv -o $T/again.csv >$T/said; cmp $T/once.csv $T/again.csv && cat $T/once.csv  # what is written says what was read: b lies in a gap of a's
 id,lower,upper,size,alignment,gaps,offset
 a,0,10,100,4,2-5 6-8,52

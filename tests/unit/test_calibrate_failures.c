@@ -32,7 +32,7 @@ START_TEST(every_call_fails_cleanly)
     ck_assert_ptr_nonnull(whole);
     long n = fake.calls();
     ck_assert_int_gt(n, 2000);
-    for (long i = 1; i <= n; i += i < 30 ? 1 : n / 25) {
+    for (long i = 1; i <= n; i += i < 20 ? 1 : n / 15) {
         g_autofree char *number = g_strdup_printf("%ld", i);
         g_setenv("ECH_FAKE_CUDA_FAIL", number, TRUE);
         fake.reset();

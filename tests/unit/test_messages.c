@@ -735,7 +735,8 @@ START_TEST(whatever_stands_around)
         size_t n;
     } kinds[] = {{of_pytorch, G_N_ELEMENTS(of_pytorch)}, {of_engines, G_N_ELEMENTS(of_engines)}, {of_xla, G_N_ELEMENTS(of_xla)}};
     for (size_t k = 0; k < G_N_ELEMENTS(kinds); k++) {
-        for (size_t i = 0; i < kinds[k].n; i++) {
+        size_t n = _i == FAR_BEHIND ? 2 : kinds[k].n; /* thousands of lines each */
+        for (size_t i = 0; i < n; i++) {
             const Case *c = &kinds[k].cases[i];
             g_autofree char *text = put_around(c->text, (Around)_i);
             g_autoptr(GError) error = NULL;
