@@ -5,6 +5,7 @@
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
 #include "sim/base/heap.h"
+#include "sim/import/graph_arrays.h"
 #include "sim/import/roles.h"
 #include "sim/import/stream_waits.h"
 #include "sim/trace/step.h"
@@ -53,6 +54,7 @@ struct EchCapture {
     EchTraceBuilder *builder;
     GArray *items, *queues, *work, *memories; /* EchItem, Queue, EchItemWork, Memory */
     GArray *uses;                             /* EchAddressUse */
+    GArray *captured;                         /* EchTime, per node of graphs */
     EchArrays *arrays;
     EchId host;                               /* The host's memory, where anything lies there; else ECH_NONE. */
     uint64_t n_unknown, n_inferred, n_untold; /* Uses of no array; without a direction; kernels whose uses are not told. */
@@ -131,6 +133,7 @@ EchCapture *ech_capture_new(EchImport *import, const char *format)
     capture->work = g_array_new(FALSE, FALSE, sizeof(EchItemWork));
     capture->memories = g_array_new(FALSE, FALSE, sizeof(Memory));
     capture->uses = g_array_new(FALSE, FALSE, sizeof(EchAddressUse));
+    capture->captured = g_array_new(FALSE, FALSE, sizeof(EchTime));
     capture->arrays = ech_arrays_new();
     capture->filled = g_array_new(FALSE, FALSE, sizeof(EchAddressUse));
     capture->host = ECH_NONE;
@@ -154,6 +157,7 @@ void ech_capture_free(EchCapture *capture)
     g_array_unref(capture->queues);
     g_array_unref(capture->work);
     g_array_unref(capture->uses);
+    g_array_unref(capture->captured);
     ech_arrays_free(capture->arrays);
     g_array_unref(capture->memories);
     g_hash_table_unref(capture->queue_index);
@@ -256,6 +260,11 @@ EchAddressUse *ech_capture_uses(EchCapture *capture, size_t i)
 {
     const EchItem *item = ech_capture_item(capture, i);
     return item->n_uses > 0 ? &g_array_index(capture->uses, EchAddressUse, item->first_use) : NULL;
+}
+
+void ech_capture_captured(EchCapture *capture, EchTime time)
+{
+    g_array_append_val(capture->captured, time);
 }
 
 uint32_t ech_capture_work(EchCapture *capture, EchItemWork work)
@@ -1064,7 +1073,7 @@ static void mark(EchCapture *capture, const EchItem *item)
 
 typedef struct {
     EchId *strings, *memories, *queues; /* of the foreign trace, in ours; ECH_NONE where not yet needed */
-    EchId first_buffer;
+    EchId *buffers;                     /* the same: of what a graph makes anew, what it made last */
 } Foreign;
 
 static EchId foreign_string(EchCapture *capture, const Foreign *f, EchId id)
@@ -1107,7 +1116,8 @@ static void foreign_begin(EchCapture *capture, Foreign *f)
     f->strings = none_table(ech_trace_n_strings(t));
     f->queues = none_table(ech_trace_n_queues(t));
     f->memories = none_table(ech_trace_n_memories(t));
-    f->first_buffer = (EchId)ech_trace_builder_n_buffers(capture->builder);
+    EchId first = (EchId)ech_trace_builder_n_buffers(capture->builder);
+    f->buffers = none_table(ech_trace_n_buffers(t));
     g_autofree EchTime *asked = g_new(EchTime, ech_trace_n_buffers(t) + 1); /* for each buffer */
     for (size_t i = 0; i < ech_trace_n_buffers(t); i++)
         asked[i] = ECH_TIME_NONE;
@@ -1127,27 +1137,26 @@ static void foreign_begin(EchCapture *capture, Foreign *f)
             f->memories[b.memory] = ech_trace_builder_memory(capture->builder, ech_trace_memory(t, b.memory));
         b.memory = f->memories[b.memory];
         if (b.alias_of != ECH_NONE)
-            b.alias_of += f->first_buffer;
+            b.alias_of += first;
         b.loop = ECH_NONE;
         if (b.resident && b.address != ECH_OFFSET_NONE)
-            ech_arrays_alloc(capture->arrays, (EchId)(f->first_buffer + i), b.address, b.bytes);
+            ech_arrays_alloc(capture->arrays, (EchId)(first + i), b.address, b.bytes);
         if (asked[i] != ECH_TIME_NONE && !*ech_trace_string(t, ech_trace_buffers(t)[i].name))
             capture->namer(capture->namer_data, capture->foreign_zero + asked[i], &b.name, &b.stack);
-        ech_trace_builder_buffer(capture->builder, b);
+        f->buffers[i] = ech_trace_builder_buffer(capture->builder, b);
     }
 }
 
-static void foreign_op(EchCapture *capture, const Foreign *f, const EchItem *item)
+/* Adds an op of the snapshot, which comes after the work that was asked for until now. */
+static void add_foreign(EchCapture *capture, const Foreign *f, EchOp op, EchTime start)
 {
-    EchOp op = ech_trace_ops(capture->foreign)[item->address];
     uint32_t device = op.queue == ECH_NONE ? 0 : foreign_device(capture, ech_trace_queues(capture->foreign)[op.queue].device);
     op.name = foreign_string(capture, f, op.name);
     op.stack = foreign_string(capture, f, op.stack);
     op.queue = foreign_queue(capture, f, op.queue);
-    op.recorded.start = capture->unrecorded ? ECH_TIME_NONE : relative(capture, item->start);
+    op.recorded.start = capture->unrecorded ? ECH_TIME_NONE : relative(capture, start);
     if (op.kind == ECH_OP_ALLOC || op.kind == ECH_OP_FREE) {
-        const EchBuffer *b = &ech_trace_buffers(capture->foreign)[op.target];
-        op.target += f->first_buffer;
+        const EchBuffer *b = ech_trace_builder_peek_buffer(capture->builder, op.target);
         if (op.kind == ECH_OP_ALLOC && b->address != ECH_OFFSET_NONE)
             ech_arrays_alloc(capture->arrays, op.target, b->address, b->bytes);
         else if (op.kind == ECH_OP_FREE)
@@ -1155,7 +1164,94 @@ static void foreign_op(EchCapture *capture, const Foreign *f, const EchItem *ite
     }
     ech_trace_builder_op(capture->builder, op);
     if (op.queue != ECH_NONE)
-        after_work(capture, memory_of(capture, ECH_TIER_DEVICE, device), op.queue, device, item->start);
+        after_work(capture, memory_of(capture, ECH_TIER_DEVICE, device), op.queue, device, start);
+}
+
+static void foreign_op(EchCapture *capture, const Foreign *f, const EchItem *item)
+{
+    EchOp op = ech_trace_ops(capture->foreign)[item->address];
+    if (op.kind == ECH_OP_ALLOC || op.kind == ECH_OP_FREE)
+        op.target = f->buffers[op.target];
+    add_foreign(capture, f, op, item->start);
+}
+
+/* Of the items that are gone through. */
+typedef struct {
+    GArray *arrays;    /* EchGraphArray, by first */
+    GPtrArray *ending; /* The same, by last */
+    GPtrArray *taking; /* Those that take the place of what is there, by when that goes */
+    guint begun, ended, taken;
+} Graphs;
+
+static gint compare_ends(gconstpointer a, gconstpointer b)
+{
+    return ech_compare_u32(&(*(EchGraphArray *const *)a)->last, &(*(EchGraphArray *const *)b)->last);
+}
+
+static gint compare_taken(gconstpointer a, gconstpointer b)
+{
+    return ech_compare_u32(&(*(EchGraphArray *const *)a)->after, &(*(EchGraphArray *const *)b)->after);
+}
+
+/* Once the items are in order, which they are again then. */
+static void graphs_begin(EchCapture *capture, Graphs *graphs)
+{
+    g_autoptr(EchGraphArrays) captures = ech_graph_arrays_new(capture->items, capture->uses, capture->captured, capture->foreign);
+    ech_graph_arrays_settle(captures);
+    if (!is_sorted(capture->items))
+        g_array_sort_with_data(capture->items, compare_items, NULL);
+    graphs->arrays = ech_graph_arrays_find(captures);
+    graphs->ending = g_ptr_array_new();
+    graphs->taking = g_ptr_array_new();
+    for (guint k = 0; k < graphs->arrays->len; k++) {
+        EchGraphArray *array = &g_array_index(graphs->arrays, EchGraphArray, k);
+        g_ptr_array_add(array->after == G_MAXUINT ? graphs->ending : graphs->taking, array);
+    }
+    g_ptr_array_sort(graphs->ending, compare_ends);
+    g_ptr_array_sort(graphs->taking, compare_taken);
+    ech_diag_note(capture->import->diag, "arrays_of_graphs", graphs->arrays->len);
+}
+
+static void graphs_end(Graphs *graphs)
+{
+    g_array_unref(graphs->arrays);
+    g_ptr_array_unref(graphs->ending);
+    g_ptr_array_unref(graphs->taking);
+}
+
+/* An allocator's event, of @buffer, as the op of the snapshot that asked for the block. */
+static void add_array_of_graph(EchCapture *capture, const Foreign *f, const EchGraphArray *array, EchOpKind kind, EchId buffer, guint i)
+{
+    EchOp op = ech_trace_ops(capture->foreign)[array->alloc];
+    op.kind = (uint8_t)kind;
+    op.target = buffer;
+    add_foreign(capture, f, op, g_array_index(capture->items, EchItem, i).start);
+}
+
+/* Before item @i what is made anew goes, and the arrays come that live from it on. */
+static void begin_arrays(EchCapture *capture, const Foreign *f, Graphs *graphs, guint i)
+{
+    for (; graphs->taken < graphs->taking->len && ((const EchGraphArray *)graphs->taking->pdata[graphs->taken])->after == i; graphs->taken++) {
+        const EchGraphArray *array = graphs->taking->pdata[graphs->taken];
+        add_array_of_graph(capture, f, array, ECH_OP_FREE, f->buffers[ech_trace_ops(capture->foreign)[array->alloc].target], i);
+    }
+    for (; graphs->begun < graphs->arrays->len && g_array_index(graphs->arrays, EchGraphArray, graphs->begun).first == i; graphs->begun++) {
+        EchGraphArray *array = &g_array_index(graphs->arrays, EchGraphArray, graphs->begun);
+        EchId *buffer = &f->buffers[ech_trace_ops(capture->foreign)[array->alloc].target];
+        array->buffer = ech_trace_builder_buffer(capture->builder, *ech_trace_builder_peek_buffer(capture->builder, *buffer));
+        if (array->after != G_MAXUINT)
+            *buffer = array->buffer;
+        add_array_of_graph(capture, f, array, ECH_OP_ALLOC, array->buffer, i);
+    }
+}
+
+/* The arrays that live up to item @i go behind it. */
+static void end_arrays(EchCapture *capture, const Foreign *f, Graphs *graphs, guint i)
+{
+    for (; graphs->ended < graphs->ending->len && ((const EchGraphArray *)graphs->ending->pdata[graphs->ended])->last == i; graphs->ended++) {
+        const EchGraphArray *array = graphs->ending->pdata[graphs->ended];
+        add_array_of_graph(capture, f, array, ECH_OP_FREE, array->buffer, i);
+    }
 }
 
 /* The snapshot's events replace the profiler's own of the device, but for what lies beside its allocator. */
@@ -1355,6 +1451,9 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
     settle_ties(capture);
     if (capture->foreign && capture->uses->len > 0)
         settle_frees(capture);
+    Graphs graphs = {0};
+    if (capture->foreign)
+        graphs_begin(capture, &graphs);
     infer_order(capture);
     settle_zero(capture);
     name_memories(capture);
@@ -1366,6 +1465,8 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
     add_residents(capture);
     for (guint i = 0; i < capture->items->len; i++) {
         const EchItem *item = &g_array_index(capture->items, EchItem, i);
+        if (capture->foreign)
+            begin_arrays(capture, &foreign, &graphs, i);
         switch ((EchItemKind)item->kind) {
         case ECH_ITEM_KERNEL:
         case ECH_ITEM_MEMSET: kernel(capture, item); break;
@@ -1380,8 +1481,13 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
         case ECH_ITEM_GIVEN: given(capture, item); break;
         case ECH_ITEM_FOREIGN: foreign_op(capture, &foreign, item); break;
         }
+        if (capture->foreign)
+            end_arrays(capture, &foreign, &graphs, i);
     }
+    if (capture->foreign)
+        graphs_end(&graphs);
     g_free(foreign.strings);
+    g_free(foreign.buffers);
     g_free(foreign.memories);
     g_free(foreign.queues);
     if (capture->uses->len > 0) {

@@ -12,6 +12,8 @@
  *  - an allocator event depends on the work of its device that had ended last before it, or, where nothing was measured, on what was asked of the device last;
  *  - what work uses is told by addresses, of arrays that lie there at that time (arrays.h); what it moves besides is of unknown place. An array that a merged
  *    snapshot lets go, by its clock of whole microseconds, just before its last use is let go just after it;
+ *  - what a graph's work used at its capture of a merged snapshot's blocks, which are gone when it is launched, lives from there to its last use
+ * (graph_arrays.h);
  *  - a use of a part of managed memory, or of a block that holds many arrays (XLA's temporaries), is one of a view of that part: where it lies decides which
  *    pages come;
  *  - advice on half or more of an allocation of managed memory holds for all of it from the beginning on, on less it is left out (advice_on_parts).
@@ -61,6 +63,7 @@ typedef struct {
                            runs it, on a host's queue; the device waits for that. COLLECTIVE: `from` is EchCollective. */
     uint8_t origin;     /**< EchOrigin of bytes. */
     uint32_t thread;    /**< Host thread that asked for it, by any number, or ECH_NONE. */
+    uint32_t node;      /**< KERNEL, MEMSET, COPY, COLLECTIVE: of a graph's launch, which of ech_capture_captured() it is, from 1 on; else 0. */
     uint32_t operators; /**< KERNEL, MEMSET, COPY, COLLECTIVE: which a framework's host began since it asked before. */
     uint32_t first_use, n_uses; /**< KERNEL, MEMSET, COPY, COLLECTIVE: of ech_capture_use. */
     bool told;                  /**< Which arrays it uses is known, all or none. */
@@ -118,6 +121,8 @@ uint32_t ech_capture_work_of(EchCapture *capture, const EchTrace *trace, const E
 void ech_capture_use(EchCapture *capture, size_t i, EchAddressUse use);
 /** The uses of item @i, n_uses of them, to be told better; borrowed until the next use is added. NULL where there are none. */
 EchAddressUse *ech_capture_uses(EchCapture *capture, size_t i);
+/** Work was captured into a graph at @time: the next EchItem.node. */
+void ech_capture_captured(EchCapture *capture, EchTime time);
 /** Bytes in use in a memory just before the first event of it. */
 void ech_capture_baseline(EchCapture *capture, EchTier tier, uint32_t device, EchBytes bytes);
 /** Reads a memory snapshot that is to be merged with @what ("a profile"), and when it begins: microseconds of the Unix epoch. Owned by the caller. NULL and the

@@ -39,7 +39,8 @@
  *   tells T NAME GROUP | hears T NAME GROUP                           the host tells others of this group something and goes on, or waits until all that
  *                                                                     tell it have
  *   rank T RANK RANKS                                                 which rank of a program of several processes this one is
- *   captured NODE                                                     here work was captured into a graph: nodes are numbered from 1 on
+ *   captured T NODE                                                   here work was captured into a graph: nodes are numbered from 1 on (older captures
+ *                                                                     have no T)
  *   graph T DEVICE STREAM LINES                                       one launch for all of so many lines of work, records and waits that follow
  *   node NODE                                                         the next work is that node's: the ranges around it are those where
  *                                                                     it was captured
@@ -75,6 +76,7 @@
 #include "sim/trace/meets.h"
 #include "sim/trace/ranges.h"
 #include "sim/trace/select.h"
+#include "sim/trace/step.h"
 
 #include <string.h>
 
@@ -140,6 +142,12 @@ typedef struct {
     uint32_t path, call;
 } Within;
 
+/* Work that was captured into a graph, where that was, and the range there that is a mark, or ECH_NONE. */
+typedef struct {
+    Within where;
+    EchId step;
+} Node;
+
 /* What an item is besides: of kernels. */
 typedef struct {
     uint32_t item, call;
@@ -187,8 +195,9 @@ typedef struct {
     EchTime newest;
     uint64_t budget;             /* Bytes of stacks that may still be written out... */
     uint64_t to_look_at;         /* ...and of names that may still be looked at. */
-    GArray *nodes_of_graphs;     /* Within: where node i + 1 was captured */
+    GArray *nodes_of_graphs;     /* Node: of number i + 1 */
     uint64_t n_launches;         /* Of graphs. */
+    EchId step_of_launch;        /* The range that its work until now stood in last, if that is a step of the program; ECH_NONE. */
     uint64_t of_graph;           /* Lines of work that are still to come of a graph's launch. */
     bool in_graph;               /* Not the first of them. */
     uint32_t operators;          /* Begun since the host asked before. */
@@ -608,7 +617,7 @@ static bool add_mark(Reader *r, GError **error)
 /* The same, of a node where it was captured, with the call that it is of this launch. */
 static Within within_node(Reader *r, uint64_t node)
 {
-    Within where = g_array_index(r->nodes_of_graphs, Within, node - 1);
+    Within where = g_array_index(r->nodes_of_graphs, Node, node - 1).where;
     if (where.call == UINT32_MAX)
         return where;
     Call *captured = &g_array_index(r->calls, Call, where.call);
@@ -623,16 +632,53 @@ static Within within_node(Reader *r, uint64_t node)
     return where;
 }
 
+/* The outermost range around, where that is a mark and no backward pass is within it, or an optimizer's step; ECH_NONE. */
+static EchId step_around(Reader *r)
+{
+    const Range *range = innermost(r);
+    EchId step = ECH_NONE;
+    for (uint32_t i = range ? range->path : UINT32_MAX; i != UINT32_MAX; i = g_array_index(r->paths, Path, i).parent) {
+        uint32_t parent = g_array_index(r->paths, Path, i).parent;
+        EchId name = g_array_index(r->paths, Path, i).name;
+        const char *text = ech_trace_builder_peek_string(r->builder, name);
+        if (ech_mark_is_optimizer(text))
+            return name;
+        if (parent == UINT32_MAX && range->backward == 0 && is_step(text, NULL))
+            step = name;
+    }
+    return step;
+}
+
 static bool add_captured(Reader *r, GError **error)
 {
-    if (r->lines.fields[0] != (uint64_t)r->nodes_of_graphs->len + 1) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: captured %" G_GUINT64_FORMAT "; expected %u, one more than the node before", r->lines.where,
-                    r->lines.line, r->lines.fields[0], r->nodes_of_graphs->len + 1);
+    const uint64_t *fields = (const uint64_t *)(const void *)r->lines.list->data;
+    guint n = r->lines.list->len;
+    uint64_t number = n > 0 ? fields[n - 1] : 0;
+    if (n > 2) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: captured %" G_GUINT64_FORMAT "; expected %u and when, no more", r->lines.where, r->lines.line,
+                    number, r->nodes_of_graphs->len + 1);
         return false;
     }
-    Within where = within(r);
-    g_array_append_val(r->nodes_of_graphs, where);
+    if (number != (uint64_t)r->nodes_of_graphs->len + 1) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: captured %" G_GUINT64_FORMAT "; expected %u, one more than the node before", r->lines.where,
+                    r->lines.line, number, r->nodes_of_graphs->len + 1);
+        return false;
+    }
+    Node node = {within(r), step_around(r)};
+    g_array_append_val(r->nodes_of_graphs, node);
+    ech_capture_captured(r->capture, n == 2 ? time_of(r, fields[0]) : r->newest);
     return true;
+}
+
+/* A graph's launch outside of all ranges: the steps that its work stood in at its capture are marks again. */
+static void mark_of_graph(Reader *r, uint64_t node)
+{
+    EchId step = g_array_index(r->nodes_of_graphs, Node, node - 1).step;
+    if (step != r->step_of_launch && step != ECH_NONE && !innermost(r)) {
+        g_autofree char *name = g_strdup(ech_trace_builder_peek_string(r->builder, step));
+        mark_here(r, r->lines.fields[0], name, strlen(name));
+    }
+    r->step_of_launch = step;
 }
 
 static bool add_node(Reader *r, GError **error)
@@ -657,6 +703,9 @@ static EchItem issued_item(Reader *r, EchItemKind kind, uint64_t device, uint64_
     EchItem item = ech_item_init(kind);
     item.issued = time_of(r, r->lines.fields[0]);
     item.queue = stream_queue(r, device, stream);
+    item.node = (uint32_t)r->node;
+    if (r->node > 0)
+        mark_of_graph(r, r->node);
     if (r->of_graph > 0 && kind != ECH_ITEM_ALLOC && kind != ECH_ITEM_FREE) {
         item.together = r->in_graph;
         r->in_graph = --r->of_graph > 0;
@@ -1519,7 +1568,7 @@ static const EchLineKind kinds[] = {
     [LINE_END] = {"end", NULL, 0, false},
     [LINE_USES] = {"uses", NULL, ECH_LINE_LIST, false},
     [LINE_ARGS] = {"args", NULL, ECH_LINE_LIST, false},
-    [LINE_CAPTURED] = {"captured", "captured", 1, false},
+    [LINE_CAPTURED] = {"captured", "captured", ECH_LINE_LIST, false},
     [LINE_NODE] = {"node", NULL, 1, false},
     [LINE_LENGTHS] = {"lengths", NULL, 5, false},
     [LINE_PRODUCTS] = {"products", NULL, 3, false},
@@ -1591,6 +1640,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_GRAPH:
         r->of_graph = r->lines.fields[3];
         r->in_graph = false;
+        r->step_of_launch = ECH_NONE;
         r->n_launches++;
         break;
     case LINE_NAME: return add_name(r, error);
@@ -1766,7 +1816,7 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
     g_autoptr(GArray) texts = g_array_new(FALSE, FALSE, sizeof(Text)), calls = g_array_new(FALSE, TRUE, sizeof(Call)),
                       kernels = g_array_new(FALSE, FALSE, sizeof(Kernel)), paths = g_array_new(FALSE, FALSE, sizeof(Path)),
                       moments = g_array_new(FALSE, FALSE, sizeof(Moment)), list = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
-                      addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t)), captured = g_array_new(FALSE, FALSE, sizeof(Within)),
+                      addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t)), captured = g_array_new(FALSE, FALSE, sizeof(Node)),
                       lengths = g_array_new(FALSE, FALSE, sizeof(EchGpuLengths)), compiled = g_array_new(FALSE, TRUE, sizeof(EchXlaLaunch));
     g_autoptr(GHashTable) met = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free), runs = g_hash_table_new_full(NULL, NULL, NULL, free_run);
     g_array_set_clear_func(texts, clear_text);

@@ -875,3 +875,40 @@ done
 for line in 'with checkpoint=layers.\*: nothing was changed: no module of that name; expected names as checkpoint=.*stages\.\*' 'with gradient_as_bucket_view: nothing was changed: no module was handed'; do
   grep -q "$line" "$work/said" || { echo "expected '$line':"; cat "$work/said"; exit 1; }
 done
+
+# A whole step as one graph: what it is captured with is there at each launch, and half the batch is what a capture of that says.
+cat >"$work/graph.py" <<'PY'
+import sys, torch
+
+model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024) for _ in range(6))).cuda()
+step = torch.optim.AdamW(model.parameters(), capturable=True)
+rows = torch.empty(int(sys.argv[1]), 1024, device="cuda")
+def train():
+    step.zero_grad(set_to_none=True)
+    model(rows).square().mean().backward()
+    step.step()
+side = torch.cuda.Stream()
+with torch.cuda.stream(side):
+    for _ in range(2):
+        train()
+torch.cuda.current_stream().wait_stream(side)
+step.zero_grad(set_to_none=True)
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph):
+    train()
+for _ in range(3):
+    rows.copy_(torch.zeros_like(rows))
+    graph.replay()
+PY
+for rows in 65536 32768; do
+  "$echelon" capture --pretend h100-sxm -o "$work/graph.$rows" -- python3 "$work/graph.py" $rows >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+done
+"$echelon" run --trace "$work"/graph.65536.*.pretend --device h100-sxm 2>/dev/null | grep -q 'Steps: 4,' || { echo "a graph's launches are no steps"; exit 1; }
+"$echelon" run --trace "$work"/graph.65536.*.pretend --device h100-sxm --pass batch:rows=32768 --step last --json >"$work/hand.json" 2>/dev/null &&
+  "$echelon" run --trace "$work"/graph.32768.*.pretend --device h100-sxm --step last --json >"$work/with.json" 2>/dev/null || { echo "no run of a step as a graph"; exit 1; }
+python3 - "$work/hand.json" "$work/with.json" <<'PY' || { echo "half the batch of a graph is not what a capture says"; exit 1; }
+import json, sys
+told, hand = (json.load(open(name)) for name in sys.argv[1:3])
+live = [run["memories"]["hbm"]["peak_live_bytes"] for run in (told, hand)]
+assert abs(live[0] / live[1] - 1) < 0.02 and abs(told["makespan_ps"] / hand["makespan_ps"] - 1) < 0.05, (live, told["makespan_ps"], hand["makespan_ps"])
+PY

@@ -914,8 +914,26 @@ START_TEST(nodes_of_graphs_are_what_was_captured)
     ck_assert_uint_eq(nth(t, ECH_OP_KERNEL, 2)->stack, ECH_NONE); /* captured outside of all ranges */
     ck_assert_str_eq(ech_trace_string(t, nth(t, ECH_OP_KERNEL, 5)->stack), "aten::mul");
     must_fail(HEAD "captured 2\nend\n", ":4: captured 2; expected 1, one more than the node before");
+    must_fail(HEAD "captured 7 1 1\nend\n", ":4: captured 1; expected 1 and when, no more");
     must_fail(HEAD "captured 1\nnode 1\nend\n", ":5: node 1 of no graph; expected its launch before");
     must_fail(HEAD "captured 1\ngraph 1 0 0 1\nnode 2\nend\n", ":6: node 2 is not captured before");
+}
+END_TEST
+
+/* A step that is one graph is a step at each launch; within a range that is open then it is that range's. */
+START_TEST(launches_of_graphs_are_steps)
+{
+#define STEP "name 1 \"" ADD "\"\nname 2 \"nn.Module: mlp (MLP)\"\nname 3 \"Optimizer.step#SGD.step\"\nname 4 \"mine::range\"\n"
+#define CAPTURE "push 1 9 2\ncaptured 1 1\npop 2 9\npush 3 9 3\ncaptured 3 2\npop 4 9\n"
+#define REPLAY "graph 9 0 0 2\nnode 1\n" LAUNCH "node 2\n" LAUNCH
+    g_autoptr(EchImport) graph = must_read(HEAD STEP CAPTURE REPLAY REPLAY REPLAY "end\n");
+    g_autoptr(EchImport) within = must_read(HEAD STEP CAPTURE "push 5 9 4\n" REPLAY REPLAY REPLAY "pop 9 9\nend\n");
+    size_t n, n_within;
+    g_autofree EchTraceStep *steps = ech_trace_steps(graph->trace, &n), *none = ech_trace_steps(within->trace, &n_within);
+    ck_assert_uint_eq(n, 3); /* from the optimizer at the capture, and of each launch, to the next */
+    ck_assert_str_eq(ech_trace_string(graph->trace, ech_trace_ops(graph->trace)[steps[0].mark].name), "Optimizer.step#SGD.step");
+    ck_assert_uint_eq(n_within, 0);
+    (void)none;
 }
 END_TEST
 
@@ -1641,6 +1659,7 @@ int main(void)
     tcase_add_test(cases, the_host_thinks_after_it_waited);
     tcase_add_test(cases, graphs_are_asked_for_once);
     tcase_add_test(cases, nodes_of_graphs_are_what_was_captured);
+    tcase_add_test(cases, launches_of_graphs_are_steps);
     tcase_add_test(cases, attention_over_pages_by_its_lengths);
     tcase_add_test(cases, told_products);
     tcase_add_test(cases, told_sectors);

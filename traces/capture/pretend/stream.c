@@ -15,7 +15,7 @@ typedef struct {
     int device;
     uint32_t stream;
     size_t rest;            /* where the line goes on in the graph's texts */
-    uint32_t node;          /* it is told as `captured NODE`, and as `node NODE` before each of its lines; 0: an event, which is not */
+    uint32_t node;          /* it is told as `captured T NODE`, and as `node NODE` before each of its lines; 0: an event, which is not */
     PretendLengths lengths; /* n 0: none */
 } Item;
 
@@ -138,9 +138,10 @@ bool pretend_graph_take(const char *word, void *stream, const char *rest)
             item.node = ++n_nodes;
             if (*word == 'k' && pretend_lengths()) /* kernel */
                 item.lengths = *pretend_lengths();
-            pretend_line("captured", "%u", item.node);
         }
         graph->broken |= !append(graph, &item, rest);
+        if (item.node > 0)
+            pretend_event("captured", "%u", item.node);
     }
     pretend_unlock();
     return graph != NULL;
