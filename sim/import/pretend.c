@@ -189,6 +189,9 @@ typedef struct {
     GHashTable *open;   /* thread -> GArray of Range */
     GArray *active;     /* Of the thread that opened or closed a range last; of `open`, or NULL */
     GHashTable *events; /* event -> Recorded */
+    GArray *backward;   /* EchTime: when backward passes began */
+    bool runs_backward; /* One did, and no other operator since. */
+    bool marked;        /* A module or an optimizer is. */
     GHashTable *nodes;  /* thread and sequence number -> path of a module + 1 */
     GArray *moments;    /* Moment */
     GHashTable *names;  /* of ech_gpu_name_of */
@@ -346,13 +349,19 @@ static Within within(const Reader *r)
     return range ? (Within){range->path, range->call} : (Within){UINT32_MAX, UINT32_MAX};
 }
 
-static void mark_here(Reader *r, uint64_t time, const char *name, size_t length)
+static void mark_at(Reader *r, EchTime time, const char *name, size_t length)
 {
     EchItem item = ech_item_init(ECH_ITEM_MARK);
-    item.issued = time_of(r, time);
+    item.issued = time;
     item.queue = ech_capture_queue(r->capture, "nvtx", ECH_QUEUE_HOST, 0);
     item.name = ech_trace_builder_string(r->builder, name, (gssize)length);
     ech_capture_add(r->capture, &item);
+}
+
+static void mark_here(Reader *r, uint64_t time, const char *name, size_t length)
+{
+    r->marked |= ech_mark_is_optimizer(name) || ech_mark_is_module_call(name);
+    mark_at(r, time_of(r, time), name, length);
 }
 
 /* Modules that are called, and what a compiled graph says of its kernels: modules by their paths from the one that was compiled on
@@ -476,6 +485,17 @@ static uint32_t tells_types(Reader *r, const Range *around)
     return g_strstr_len(text->at, (gssize)text->n, ", types = [") ? call->name : 0;
 }
 
+/* Where a backward pass begins behind another's end. */
+static void note_backward(Reader *r, const Range *around, const char *name)
+{
+    bool within = around && around->backward > 0, begins = !within && g_str_has_prefix(name, ECH_RANGE_BACKWARD);
+    if (begins && !r->runs_backward) {
+        EchTime time = time_of(r, r->lines.fields[0]);
+        g_array_append_val(r->backward, time);
+    }
+    r->runs_backward = begins || (within && r->runs_backward) || (r->runs_backward && strncmp(name, "aten::", 6) != 0);
+}
+
 static bool add_push(Reader *r, GError **error)
 {
     const Text *text = text_of(r, r->lines.fields[2], error);
@@ -491,6 +511,7 @@ static bool add_push(Reader *r, GError **error)
     /* An operator's sizes are not those of what it calls in turn. */
     if (is_step(name, around))
         mark_here(r, r->lines.fields[0], name, ech_range_bare_length(name));
+    note_backward(r, around, name);
     if (r->active->len < MAX_RANGES) {
         range = open_range(r, around, name);
         if (sized && !says_again(r, around, name)) {
@@ -1793,6 +1814,8 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
                                        : r->of_tensorflow ? "tensorflow"
                                        : r->of_xla        ? "jax"
                                                           : "cuda_async");
+    for (guint i = 0; i < r->backward->len && !r->marked; i++)
+        mark_at(r, g_array_index(r->backward, EchTime, i), ECH_MARK_BACKWARD, strlen(ECH_MARK_BACKWARD));
     ech_capture_set_unrecorded(r->capture);
     ech_trace_builder_set_property(r->builder, "host_order", "as asked");
     return ech_capture_finish(r->capture, error);
@@ -1815,9 +1838,10 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
     g_autoptr(GString) scratch = g_string_new(NULL), with = g_string_new(NULL);
     g_autoptr(GArray) texts = g_array_new(FALSE, FALSE, sizeof(Text)), calls = g_array_new(FALSE, TRUE, sizeof(Call)),
                       kernels = g_array_new(FALSE, FALSE, sizeof(Kernel)), paths = g_array_new(FALSE, FALSE, sizeof(Path)),
-                      moments = g_array_new(FALSE, FALSE, sizeof(Moment)), list = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
-                      addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t)), captured = g_array_new(FALSE, FALSE, sizeof(Node)),
-                      lengths = g_array_new(FALSE, FALSE, sizeof(EchGpuLengths)), compiled = g_array_new(FALSE, TRUE, sizeof(EchXlaLaunch));
+                      moments = g_array_new(FALSE, FALSE, sizeof(Moment)), backward = g_array_new(FALSE, FALSE, sizeof(EchTime)),
+                      list = g_array_new(FALSE, FALSE, sizeof(uint64_t)), addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
+                      captured = g_array_new(FALSE, FALSE, sizeof(Node)), lengths = g_array_new(FALSE, FALSE, sizeof(EchGpuLengths)),
+                      compiled = g_array_new(FALSE, TRUE, sizeof(EchXlaLaunch));
     g_autoptr(GHashTable) met = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free), runs = g_hash_table_new_full(NULL, NULL, NULL, free_run);
     g_array_set_clear_func(texts, clear_text);
     g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free), index = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL),
@@ -1840,6 +1864,7 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                 .events = events,
                 .nodes = nodes,
                 .moments = moments,
+                .backward = backward,
                 .addresses = addresses,
                 .nodes_of_graphs = captured,
                 .lengths = lengths,

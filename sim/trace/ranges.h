@@ -15,6 +15,8 @@
 #define ECH_RANGE_OPTIMIZER "Optimizer.step#"
 /** "server step: 2000 tokens of 4 requests", a mark before each step of vLLM's or SGLang's (capture/pretend/python/pretend_generated.py). */
 #define ECH_MARK_SERVER "server step: "
+/** A mark where autograd begins a backward pass, of programs that have neither modules nor optimizers. */
+#define ECH_MARK_BACKWARD "backward pass"
 
 static inline bool ech_stack_has_module(const char *stack)
 {

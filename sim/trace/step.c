@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* What marks are steps by, the surest last. */
-typedef enum { BY_MODULE, BY_PROGRAM, BY_OPTIMIZER, BY_NUMBER } By;
+typedef enum { BY_BACKWARD, BY_MODULE, BY_PROGRAM, BY_OPTIMIZER, BY_NUMBER } By;
 
 /* Marks of one kind, in program order. */
 typedef struct {
@@ -30,6 +30,8 @@ static void kind_free(gpointer data)
 static size_t stem_length(const char *name)
 {
     if (ech_mark_is_optimizer(name))
+        return strlen(name);
+    if (ech_mark_is_backward(name))
         return strlen(name);
     if (g_str_has_prefix(name, ECH_MARK_SERVER)) /* how much it computes follows */
         return strlen(ECH_MARK_SERVER);
@@ -158,7 +160,11 @@ static GPtrArray *kinds_of(const EchTrace *trace)
         if (op->kind != ECH_OP_MARK || op->queue == ECH_NONE || ech_trace_queues(trace)[op->queue].kind != ECH_QUEUE_HOST)
             continue;
         const char *name = ech_trace_string(trace, op->name);
-        By by = op->queue == programs ? BY_PROGRAM : ech_mark_is_optimizer(name) ? BY_OPTIMIZER : ech_mark_is_module_call(name) ? BY_MODULE : BY_NUMBER;
+        By by = op->queue == programs           ? BY_PROGRAM
+                : ech_mark_is_optimizer(name)   ? BY_OPTIMIZER
+                : ech_mark_is_module_call(name) ? BY_MODULE
+                : ech_mark_is_backward(name)    ? BY_BACKWARD
+                                                : BY_NUMBER;
         size_t length = by == BY_PROGRAM || by == BY_MODULE ? strlen(name) : stem_length(name);
         Kind *kind = length ? kind_of(kinds, name, length, op->queue, by) : NULL;
         EchId id = (EchId)i;
@@ -347,7 +353,7 @@ EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n)
         return NULL;
     g_autoptr(GArray) one = kind->by == BY_OPTIMIZER ? of_one_optimizer(trace, kinds, kind) : NULL;
     const GArray *marks = one ? one : kind->ops;
-    guint n = marks->len - (kind->by == BY_OPTIMIZER ? 1 : 0);
+    guint n = marks->len - (kind->by == BY_OPTIMIZER || kind->by == BY_BACKWARD ? 1 : 0);
     g_autoptr(GArray) steps = g_array_new(FALSE, FALSE, sizeof(EchTraceStep));
     for (guint i = 0; i < n; i++) {
         EchTraceStep step = {

@@ -6,6 +6,8 @@
 #include "sim/trace/ranges.h"
 #include "sim/trace/trace.h"
 
+#include <string.h>
+
 /** The operations [mark, end), which begin with a mark and have kernels or collectives in them. */
 typedef struct {
     EchId mark;
@@ -25,7 +27,8 @@ typedef struct {
 /** In order. An optimizer's step ends a step of the program: from one to the next is a whole one, and what follows the last is none; of several optimizers
  * (a GAN's), told apart by what they write, from one of them to its next, with steps of all others in between. Where no marks are called so, the runs of the
  * program that takes longest are steps, if it ran twice and for half the time of all; else, where no optimizer steps, the calls of the outermost module that is
- * called most often (a prompt, a token, a step of diffusion). NULL and 0 where no two marks of a kind tell steps. g_free. */
+ * called most often (a prompt, a token, a step of diffusion); without modules, too, from one backward pass to the next. NULL and 0 where no two marks of a kind
+ * tell steps. g_free. */
 EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 /** Which of @steps[n], 1 at least, stands for all: the last, or where its batch has other rows than those of half of them have, as the last batch of a data set
  * does, the last of these. */
@@ -48,11 +51,18 @@ static inline bool ech_mark_is_module_call(const char *name)
 {
     return g_str_has_prefix(name, ECH_RANGE_MODULE);
 }
+/** Whether it is where a backward pass begins: a step goes from it to the next. */
+static inline bool ech_mark_is_backward(const char *name)
+{
+    return strcmp(name, ECH_MARK_BACKWARD) == 0;
+}
 /** How far a step goes that begins with the mark @name, behind that name. */
 static inline const char *ech_step_until(const char *name, bool others)
 {
     if (ech_mark_is_module_call(name))
         return " to its next call";
+    if (ech_mark_is_backward(name))
+        return " to the next";
     return !ech_mark_is_optimizer(name) ? "" : others ? " to the next of that optimizer" : " to the next";
 }
 

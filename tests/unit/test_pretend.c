@@ -937,6 +937,31 @@ START_TEST(launches_of_graphs_are_steps)
 }
 END_TEST
 
+/* Without modules and optimizers a step goes from one backward pass to the next. */
+START_TEST(backward_passes_are_steps)
+{
+#define PASSES                                                                                                                                                 \
+    "name 1 \"" ADD "\"\nname 2 \"aten::add, sizes = [[7]]\"\nname 3 \"autograd::engine::evaluate_function: MulBackward0\"\n"                                  \
+    "name 4 \"Optimizer.step#SGD.step\"\n"
+#define FORWARD(T) "push " #T "1 9 2\nkernel " #T "2 0 0 1 1500 1 1 128 1 1 0\npop " #T "3 9\n"
+#define NODE(T) "push " #T "1 8 3\npush " #T "2 8 2\nkernel " #T "3 0 0 1 1500 1 1 128 1 1 0\npop " #T "4 8\npop " #T "5 8\n"
+    g_autoptr(EchImport) import =
+        must_read(HEAD PASSES FORWARD(1) NODE(2) NODE(3) FORWARD(4) FORWARD(5) NODE(6) NODE(7) FORWARD(8) NODE(9) NODE(10) FORWARD(11) "end\n");
+    g_autoptr(EchImport) stepped =
+        must_read(HEAD PASSES FORWARD(1) NODE(2) FORWARD(3) NODE(4) "push 51 9 4\nkernel 52 0 0 1 1500 1 1 128 1 1 0\npop 53 9\nend\n");
+    size_t n;
+    g_autofree EchTraceStep *steps = ech_trace_steps(import->trace, &n);
+    ck_assert_uint_eq(n, 2);
+    unsigned kernels[2] = {0};
+    for (size_t i = 0; i < n; i++)
+        for (EchId op = steps[i].mark; op < steps[i].end; op++)
+            kernels[i] += ech_trace_ops(import->trace)[op].kind == ECH_OP_KERNEL;
+    ck_assert(kernels[0] == 4 && kernels[1] == 3);
+    ck_assert_str_eq(ech_trace_string(import->trace, ech_trace_ops(import->trace)[steps[0].mark].name), ECH_MARK_BACKWARD);
+    ck_assert_uint_eq(ech_test_count(stepped->trace, ECH_OP_MARK), 1); /* the optimizer's alone */
+}
+END_TEST
+
 #define PAGED                                                                                                                                                  \
     "name 1 \"void flash::flash_fwd_splitkv_kernel<Flash_fwd_kernel_traits<128, 64, 128, 4>, false>(flash::Flash_fwd_params)\"\nname 2 "                       \
     "\"_vllm_fa2_C::varlen_fwd, sizes = [[4, 32, 128], [5000, 16, 8, 128], [5000, 16, 8, 128], [4, 32, 128], [5], [5], [4], [], [4, 128]], types = [bf16, "    \
@@ -1660,6 +1685,7 @@ int main(void)
     tcase_add_test(cases, graphs_are_asked_for_once);
     tcase_add_test(cases, nodes_of_graphs_are_what_was_captured);
     tcase_add_test(cases, launches_of_graphs_are_steps);
+    tcase_add_test(cases, backward_passes_are_steps);
     tcase_add_test(cases, attention_over_pages_by_its_lengths);
     tcase_add_test(cases, told_products);
     tcase_add_test(cases, told_sectors);
