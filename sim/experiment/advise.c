@@ -67,6 +67,7 @@ typedef struct {
 #define BLOCKS "remat:modules="
 /* With how many: as many as a batch has rows. */
 #define ROW_BY_ROW "batch:parts="
+#define LOSS "batch:what=loss,parts=16"
 #define BY_LAYER_TPU "offload:what=arguments,overlap=true"
 
 /* With the name of the argument after it, where it is known. */
@@ -120,6 +121,10 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
 #define ACCUMULATE                                                                                                                                             \
     "for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, "   \
     "accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()"
+#define LOSS_IN_PARTS                                                                                                                                          \
+    "the last layer and the loss for some rows at a time: use_liger_kernel=True of transformers' Trainer and TRL, "                                            \
+    "liger_kernel.transformers.LigerFusedLinearCrossEntropyLoss()(head.weight, x, labels) in place of head and cross_entropy, torchtune's "                    \
+    "LinearCrossEntropyLoss"
 #define ZERO_OPTIMIZER "torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW); DeepSpeed's ZeRO-1"
 #define SHARDS "before the optimizer is made, not DistributedDataParallel; DeepSpeed's ZeRO-"
 #define MIXED " (with mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16) in place of autocast less than is told)"
@@ -159,6 +164,7 @@ static const Measure measures[] = {
      ALWAYS},
     {"batch_in_two", "gradient accumulation in two", {"batch:parts=2", NULL}, 0, NULL, NULL, ACCUMULATE, NULL, ALWAYS},
     {"batch_in_four", "gradient accumulation in four", {"batch:parts=4", NULL}, 0, NULL, NULL, ACCUMULATE, NULL, ALWAYS},
+    {"loss_in_parts", "loss in parts, with its logits", {LOSS, NULL}, 0, NULL, NULL, LOSS_IN_PARTS, NULL, ALWAYS},
     {"row_by_row", "micro-batches of one", {ROW_BY_ROW, NULL}, 0, NULL, NULL, ACCUMULATE, NULL, LAST},
     {"remat_blocks", "checkpoint each block", {BLOCKS, NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT, NULL, ALWAYS},
     {blocks_cheap, "checkpoint each, keep its products", {BLOCKS ",products=false", NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT KEEPING_PRODUCTS, NULL, ALWAYS},
@@ -217,6 +223,7 @@ static const Measure measures[] = {
      ECH_TORCH_CHECKPOINT "; and " ACCUMULATE,
      NULL,
      LAST},
+    {"blocks_and_loss", "checkpoint each, loss in parts", {BLOCKS, LOSS, NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT "; and " LOSS_IN_PARTS, NULL, LAST},
     {"blocks_and_rows", "checkpoint each, micro-batches of 1", {BLOCKS, ROW_BY_ROW, NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT "; and " ACCUMULATE, NULL, LAST},
     {"blocks_and_optimizer",
      "checkpoint each, optimizer on host",

@@ -14,14 +14,19 @@
 
 typedef struct {
     double times;
-    uint64_t rows, parts;
+    uint64_t rows, parts, what;
 } Options;
+
+enum { WHAT_BATCH, WHAT_LOSS };
+static const char *const whats[] = {"batch", "loss", NULL};
 
 static const EchParam params[] = {
     {"times", ECH_PARAM_RATIO, offsetof(Options, times), "1", "0.0009765625", "1024", NULL, "rows of a batch for each that there is: 0.5, 2"},
     {"rows", ECH_PARAM_U64, offsetof(Options, rows), "0", NULL, "1048576", NULL, "rows of a batch, where it is known how many there are; 0: as times= has it"},
     {"parts", ECH_PARAM_U64, offsetof(Options, parts), "1", "1", "1024", NULL,
      "parts that a step takes its batch in, one after the other, adding their gradients up (gradient accumulation)"},
+    {"what", ECH_PARAM_ENUM, offsetof(Options, what), "batch", NULL, NULL, whats,
+     "batch: all of a step is done in parts; loss: its loss over classes alone, of as many rows at a time, with the product before it, forward and backward"},
     {0},
 };
 
@@ -43,6 +48,7 @@ typedef struct {
     double times;   /* Rows for each that there was... */
     uint64_t parts; /* ...in so many parts. */
     uint64_t part;  /* That is written; outside of turns, 0. */
+    bool of_loss;   /* Turns are of the loss alone; what outlives them has all rows. */
     EchEdit e;
     GArray *turns;     /* Turn */
     GArray *last;      /* Behind: gradients, by the last op of their turn that uses them. */
@@ -62,6 +68,18 @@ typedef struct {
 } Writer;
 
 /* ---- turns ---- */
+
+/* Of each turn, what it does for the loss. */
+static void keep_losses(Writer *w)
+{
+    guint n = 0;
+    for (guint t = 0; t < w->turns->len; t++) {
+        Turn turn = g_array_index(w->turns, Turn, t);
+        if (ech_batch_find_loss(w->b, turn.first, turn.last, &turn.first, &turn.last))
+            g_array_index(w->turns, Turn, n++) = turn;
+    }
+    g_array_set_size(w->turns, n);
+}
 
 /* Whether op @op works on rows that a step has of its own: what it writes of them is let go at some time. @goes_at: per buffer, or
  * ECH_NONE. */
@@ -238,8 +256,8 @@ static void find_lives(Writer *w)
     }
     find_kept(w);
     for (EchId a = 0; a < s->n_buffers; a++)
-        w->share[a] = !w->b->has[a] ? 1 : w->of_turn[a] > 0 ? of_part : of_all;
-    for (guint t = 0; t < w->turns->len; t++)
+        w->share[a] = !w->b->has[a] || (w->of_loss && w->stays[a]) ? 1 : w->of_turn[a] > 0 ? of_part : of_all;
+    for (guint t = 0; t < w->turns->len && !w->of_loss; t++)
         find_places(w, t);
     g_array_sort(w->last, compare_behind);
 }
@@ -420,7 +438,7 @@ static void put_part(Writer *w, EchId i, guint t)
     if (part > 0 && o->kind == ECH_OP_MARK)
         return;
     if (part > 0 && asks) {
-        if (w->stays[a] && !w->b->has[a] && !is_gradient(w, a)) /* a library's workspace: it is there from now on */
+        if (w->stays[a] && (!w->b->has[a] || w->of_loss) && !is_gradient(w, a)) /* a library's workspace: it is there from now on */
             return;
         EchBuffer again = *ech_trace_builder_peek_buffer(w->e.builder, a);
         again.address = ECH_OFFSET_NONE;
@@ -508,6 +526,8 @@ static char *why_not(const Writer *w, bool any)
         return g_strdup("it does not tell what its modules are given; one of PyTorch's that is captured anew by 'echelon capture --pretend' does");
     if (ech_trace_has_op(s->t, ECH_OP_LOOP))
         return g_strdup("it has loops, as no program has that runs as it is written");
+    if (w->of_loss && w->turns->len == 0)
+        return g_strdup("it has no loss over classes of rows, whose gradients follow it, or does that in parts already");
     if (w->parts > 1 && w->turns->len == 0)
         return g_strdup("it has no backward pass, whose gradients parts would add up");
     if (w->parts > 1 && steps_in_backward(s->t))
@@ -518,7 +538,9 @@ static char *why_not(const Writer *w, bool any)
         return g_strdup_printf("in so many parts it would have more than %u million operations", MOST_OPS / 1000000u);
     if (w->times == 0)
         return g_strdup("how many rows its batch has is not known; times=2 makes it twice as large");
-    if (rows > 0 && (now < 1 || fabs(now - round(now)) > now * 1e-9)) /* rows= is a ratio by now */
+    if (w->of_loss && w->times != 1)
+        return g_strdup("a loss in parts is one of the batch that there is");
+    if (rows > 0 && !w->of_loss && (now < 1 || fabs(now - round(now)) > now * 1e-9)) /* rows= is a ratio by now */
         return g_strdup_printf("its batch of %" G_GUINT64_FORMAT " would be %g", rows, now);
     if (w->times == 1 && w->parts == 1)
         return rows > 0 ? g_strdup_printf("its batch is %" G_GUINT64_FORMAT " already; rows=, times= or parts= asks for another", rows)
@@ -534,7 +556,10 @@ static void say(const Writer *w, EchDiag *diag)
                     *each = rows > 0 ? g_strdup_printf(", %g each", rows / (double)w->parts) : NULL;
     if (w->times != 1)
         ech_diag_remark(diag, "batch: a batch of %s: %" G_GUINT64_FORMAT " arrays have rows of it", batch, w->n_arrays);
-    if (w->parts > 1)
+    if (w->of_loss)
+        ech_diag_remark(diag, "batch: the loss in %" G_GUINT64_FORMAT " parts, one after the other, each with its gradients: %s of gradients are added up",
+                        w->parts, added);
+    else if (w->parts > 1)
         ech_diag_remark(diag,
                         "batch: in %" G_GUINT64_FORMAT
                         " parts%s, one after the other, whose gradients are added up: %s in all; what is a mean over a batch is one over a part",
@@ -569,6 +594,7 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
                          : b.rows > 0 ? (double)o->rows / (double)b.rows
                                       : 0,
                 .parts = o->parts,
+                .of_loss = o->what == WHAT_LOSS,
                 .turns = turns,
                 .last = last,
                 .of_turn = of_turn,
@@ -583,8 +609,11 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
                 .now = now,
                 .before = before};
     find_turns(&w);
+    if (w.of_loss)
+        keep_losses(&w);
     find_lives(&w);
-    find_syncs(&w);
+    if (!w.of_loss)
+        find_syncs(&w);
     g_autofree char *why = why_not(&w, any);
     if (why) {
         ech_diag_remark(diag, "batch: left the trace as it is: %s", why);
@@ -594,7 +623,7 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
     scale_buffers(&w);
     write_ops(&w);
     if (b.rows > 0)
-        ech_trace_builder_printf_property(builder, ECH_TRACE_BATCH, "%.0f", (double)b.rows * w.times / (double)w.parts);
+        ech_trace_builder_printf_property(builder, ECH_TRACE_BATCH, "%.0f", (double)b.rows * w.times / (double)(w.of_loss ? 1 : w.parts));
     EchTrace *out = ech_trace_builder_finish(builder, error);
     if (out)
         say(&w, diag);

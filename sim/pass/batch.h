@@ -29,3 +29,6 @@ static inline uint64_t ech_batch_scaled(uint64_t count, double times)
 }
 /** The launch of kernel @op with @times as many rows, as text; NULL: as it was. Owned by the caller. */
 char *ech_batch_launch(const EchBatch *batch, EchId op, double times);
+/** Of the ops [first, last] of a step's forward and backward pass, those from the logits of a loss over classes to their gradients, with what is asked for and
+ * let go for these. False where it has none, or does them in parts already. */
+bool ech_batch_find_loss(const EchBatch *batch, EchId first, EchId last, EchId *ret_first, EchId *ret_last);
