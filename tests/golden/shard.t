@@ -91,10 +91,11 @@ $ echelon advise traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-
   10  optimizer on host                    3.59 GiB  1.73 GiB        -         -
   11  optimizer state split (ZeRO-1)       3.83 GiB       8 B        -         -
   12+ checkpoint each block                3.91 GiB       8 B        -         -
-  13  checkpoint each, keep its products   4.17 GiB       8 B        -         -
+  13+ checkpoint each, loss in parts       3.91 GiB       8 B        -         -
+  14  checkpoint each, keep its products   4.17 GiB       8 B        -         -
   (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4600MiB --step last | sed -n '/On several/,/^$/p'
   On several of this device
-   8  eight, all split (FSDP, ZeRO-3)      4.27 GiB         -  18.8 ms    x1.595
+   9  eight, all split (FSDP, ZeRO-3)      4.27 GiB         -  18.8 ms    x1.595
 

@@ -23,6 +23,7 @@ typedef struct {
     bool made, kept_output, inference;                /* made: x is made anew for each step; kept_output: until the next step's is there */
     unsigned rows;                                    /* 0: eight */
     bool untold, no_rows, views, twice, loop, hooked; /* hooked: the step is a hook of the gradient's */
+    bool classes;                                     /* y are logits, of classes */
 } Made;
 
 typedef struct {
@@ -96,12 +97,33 @@ static void forward(Step *s)
         (void)ech_test_put(s->b, ECH_OP_FREE, before);
 }
 
+/* log-softmax, what it is by labels, and of both the gradients. */
+static EchId loss_of_classes(Step *s)
+{
+    EchId log = asked_for(s, "log", Y, ECH_ROLE_ACTIVATION);
+    (void)kernel(s, "softmax", "aten::_log_softmax\naten::cross_entropy_loss", "rows=8192 columns=2048 operand_bytes=4");
+    use(s, s->y, ECH_READ, Y);
+    use(s, log, ECH_WRITE, Y);
+    EchId chosen = asked_for(s, "chosen", Y, ECH_ROLE_TEMPORARY), dy = asked_for(s, "dy", Y, ECH_ROLE_TEMPORARY);
+    (void)kernel(s, "nll", NODE "NllLossBackward0", NULL);
+    use(s, chosen, ECH_WRITE, Y);
+    (void)kernel(s, "loss", NODE "LogSoftmaxBackward0", "rows=8192 columns=2048 operand_bytes=4");
+    use(s, log, ECH_READ, Y);
+    use(s, chosen, ECH_READ, Y);
+    use(s, dy, ECH_WRITE, Y);
+    (void)ech_test_put(s->b, ECH_OP_FREE, chosen);
+    (void)ech_test_put(s->b, ECH_OP_FREE, log);
+    return dy;
+}
+
 static void backward(Step *s)
 {
-    EchId dy = asked_for(s, "dy", Y, ECH_ROLE_TEMPORARY);
-    (void)kernel(s, "loss", NODE "MseLossBackward0", "grid=65536x1x1 block=128x1x1 elements=16777216 operand_bytes=4");
-    use(s, s->y, ECH_READ, Y);
-    use(s, dy, ECH_WRITE, Y);
+    EchId dy = s->how->classes ? loss_of_classes(s) : asked_for(s, "dy", Y, ECH_ROLE_TEMPORARY);
+    if (!s->how->classes) {
+        (void)kernel(s, "loss", NODE "MseLossBackward0", "grid=65536x1x1 block=128x1x1 elements=16777216 operand_bytes=4");
+        use(s, s->y, ECH_READ, Y);
+        use(s, dy, ECH_WRITE, Y);
+    }
     if (!s->how->kept_output)
         (void)ech_test_put(s->b, ECH_OP_FREE, s->y);
     EchId made = asked_for(s, "gradient", W, s->how->sums == AS_VIEWS ? ECH_ROLE_TEMPORARY : ECH_ROLE_GRADIENT);
@@ -326,6 +348,35 @@ START_TEST(sums)
 }
 END_TEST
 
+/* A loss in parts: its arrays have a part of the rows, what it is made of and what comes of it all. */
+START_TEST(losses)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    const Made how = {.classes = true, .steps = 2, .rows = 1};
+    g_autoptr(EchTrace) in = steps(&how);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"batch:what=loss,parts=8", NULL});
+    ck_assert(ech_test_says(diag, "the loss in 8 parts, one after the other, each with its gradients: 112 MiB of gradients are added up"));
+    ck_assert_uint_eq(peak(in, device), KEPT + X + 4ull * Y);
+    ck_assert_uint_eq(peak(out, device), KEPT + X + 8ull * TABLE + W + 4ull * Y / 8); /* a mask is read in all parts */
+    ck_assert_uint_eq(count(out, "softmax"), 2 * 8);
+    ck_assert_uint_eq(count(out, "repeat"), 2);
+    ck_assert_uint_eq(count(out, "step"), 2);
+    ck_assert_str_eq(ech_trace_string(out, find(out, "softmax", 0)->launch), "rows=1024x0 operand_bytes=4 columns=2048");
+    ck_assert_str_eq(ech_trace_get_property(out, ECH_TRACE_BATCH), "1");
+    static const struct {
+        Made how;
+        const char *spec, *says;
+    } none[] = {{{0}, "batch:what=loss,parts=8", "it has no loss over classes"},
+                {{.classes = true}, "batch:what=loss,times=2", "one of the batch that there is"}};
+    for (size_t k = 0; k < G_N_ELEMENTS(none); k++) {
+        g_autoptr(EchTrace) whole = steps(&none[k].how);
+        g_autoptr(EchTrace) same = ech_test_pass(whole, device, diag, (const char *const[]){none[k].spec, NULL});
+        ck_assert(same == whole && ech_test_says(diag, none[k].says));
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("batch");
@@ -333,6 +384,7 @@ int main(void)
     tcase_add_loop_test(tc, rows, 0, G_N_ELEMENTS(cases));
     tcase_add_test(tc, whole_numbers);
     tcase_add_test(tc, launches);
+    tcase_add_test(tc, losses);
     tcase_add_loop_test(tc, sums, ALONE, AS_VIEWS + 1);
     suite_add_tcase(suite, tc);
     return ech_test_main(suite);
