@@ -67,7 +67,7 @@ typedef struct {
 #define BLOCKS "remat:modules="
 /* With how many: as many as a batch has rows. */
 #define ROW_BY_ROW "batch:parts="
-#define LOSS "batch:what=loss,parts=16"
+#define LOSS "batch:what=loss"
 #define BY_LAYER_TPU "offload:what=arguments,overlap=true"
 
 /* With the name of the argument after it, where it is known. */

@@ -26,7 +26,8 @@ static const EchParam params[] = {
     {"parts", ECH_PARAM_U64, offsetof(Options, parts), "1", "1", "1024", NULL,
      "parts that a step takes its batch in, one after the other, adding their gradients up (gradient accumulation)"},
     {"what", ECH_PARAM_ENUM, offsetof(Options, what), "batch", NULL, NULL, whats,
-     "batch: all of a step is done in parts; loss: its loss over classes alone, of as many rows at a time, with the product before it, forward and backward"},
+     "batch: all of a step is done in parts; loss: its loss over classes alone, with the product before it, forward and backward; parts=1: in as many as "
+     "LigerFusedLinearCrossEntropyLoss takes"},
     {0},
 };
 
@@ -69,7 +70,7 @@ typedef struct {
 
 /* ---- turns ---- */
 
-/* Of each turn, what it does for the loss. */
+/* Of each turn, what it does for the loss, in as many parts as Liger has it where nobody says how many. */
 static void keep_losses(Writer *w)
 {
     guint n = 0;
@@ -79,6 +80,8 @@ static void keep_losses(Writer *w)
             g_array_index(w->turns, Turn, n++) = turn;
     }
     g_array_set_size(w->turns, n);
+    for (EchId i = n > 0 ? g_array_index(w->turns, Turn, 0).first : 0; n > 0 && w->parts == 1 && i <= g_array_index(w->turns, Turn, 0).last; i++)
+        w->parts = MAX(ech_batch_liger_parts(w->b, i), 1);
 }
 
 /* Whether op @op works on rows that a step has of its own: what it writes of them is let go at some time. @goes_at: per buffer, or
@@ -358,6 +361,13 @@ static void put(Writer *w, EchId op, double times)
     for (uint32_t u = was->first_use; u < was->first_use + was->n_uses; u++)
         ech_trace_builder_use(w->e.builder, w->now[s->uses[u].buffer], (EchAccess)s->uses[u].access, rows == 1 ? s->uses[u].bytes : moved(w, u, product, rows),
                               (EchPattern)s->uses[u].pattern, (EchOrigin)s->uses[u].origin);
+    for (uint32_t u = was->first_use; w->of_loss && w->part > 0 && u < was->first_use + was->n_uses; u++) { /* products add to it what they make (addmm) */
+        EchId a = ech_survey_used(s, u);
+        if (!is_gradient(w, a) || s->uses[u].access != ECH_WRITE)
+            continue;
+        ech_trace_builder_use(w->e.builder, s->uses[u].buffer, ECH_READ, s->uses[u].bytes, ECH_PATTERN_STREAM, ECH_INFERRED);
+        w->added = ech_bytes_add(w->added, s->uses[u].bytes);
+    }
     for (uint32_t d = was->first_dep; d < was->first_dep + was->n_deps; d++)
         ech_edit_dep(&w->e, &s->deps[d], 0);
     for (uint32_t k = was->first_work; k < was->first_work + was->n_work; k++) {
@@ -438,7 +448,7 @@ static void put_part(Writer *w, EchId i, guint t)
     if (part > 0 && o->kind == ECH_OP_MARK)
         return;
     if (part > 0 && asks) {
-        if (w->stays[a] && (!w->b->has[a] || w->of_loss) && !is_gradient(w, a)) /* a library's workspace: it is there from now on */
+        if (w->stays[a] && (w->of_loss || (!w->b->has[a] && !is_gradient(w, a)))) /* a library's workspace: it is there from now on */
             return;
         EchBuffer again = *ech_trace_builder_peek_buffer(w->e.builder, a);
         again.address = ECH_OFFSET_NONE;
@@ -472,7 +482,7 @@ static void put_turn(Writer *w, guint t, guint *next)
         for (EchId i = turn->first; i <= turn->last; i++) {
             put_part(w, i, t);
             for (; *next < w->last->len && g_array_index(w->last, Behind, *next).op == i; (*next)++)
-                if (w->part > 0)
+                if (w->part > 0 && !w->of_loss)
                     add_up(w, i, g_array_index(w->last, Behind, *next).buffer);
         }
         for (guint k = begin; k < *next; k++) { /* optimizers read the sums */
@@ -534,7 +544,10 @@ static char *why_not(const Writer *w, bool any)
         return g_strdup("its optimizers step within the backward pass, each as its gradient is there, and leave parts none to add up");
     if (w->parts > 1 && (has_views || twice))
         return g_strdup(has_views ? "parts of what a step makes go by other names" : "it asks for an array more than once");
-    if (w->parts > MOST_OPS / MAX(s->n, 1))
+    uint64_t in_turns = 0;
+    for (guint t = 0; t < w->turns->len; t++)
+        in_turns += g_array_index(w->turns, Turn, t).last - g_array_index(w->turns, Turn, t).first + 1;
+    if (w->parts > MOST_OPS / MAX(in_turns, 1))
         return g_strdup_printf("in so many parts it would have more than %u million operations", MOST_OPS / 1000000u);
     if (w->times == 0)
         return g_strdup("how many rows its batch has is not known; times=2 makes it twice as large");
@@ -542,6 +555,8 @@ static char *why_not(const Writer *w, bool any)
         return g_strdup("a loss in parts is one of the batch that there is");
     if (rows > 0 && !w->of_loss && (now < 1 || fabs(now - round(now)) > now * 1e-9)) /* rows= is a ratio by now */
         return g_strdup_printf("its batch of %" G_GUINT64_FORMAT " would be %g", rows, now);
+    if (w->of_loss && w->parts == 1)
+        return g_strdup("its loss is of few classes");
     if (w->times == 1 && w->parts == 1)
         return rows > 0 ? g_strdup_printf("its batch is %" G_GUINT64_FORMAT " already; rows=, times= or parts= asks for another", rows)
                         : g_strdup("its batch is that already; times= or parts= asks for another");
@@ -557,7 +572,7 @@ static void say(const Writer *w, EchDiag *diag)
     if (w->times != 1)
         ech_diag_remark(diag, "batch: a batch of %s: %" G_GUINT64_FORMAT " arrays have rows of it", batch, w->n_arrays);
     if (w->of_loss)
-        ech_diag_remark(diag, "batch: the loss in %" G_GUINT64_FORMAT " parts, one after the other, each with its gradients: %s of gradients are added up",
+        ech_diag_remark(diag, "batch: the loss in %" G_GUINT64_FORMAT " parts, one after the other, each with its gradients: products add to %s of those",
                         w->parts, added);
     else if (w->parts > 1)
         ech_diag_remark(diag,
@@ -634,7 +649,7 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
 const EchPassClass ech_pass_batch = {
     .name = "batch",
     .summary = "a larger or smaller batch, or one taken in parts whose gradients are added up (of PyTorch's programs)",
-    .source = "ours; rows by what modules are given; PyTorch's AccumulateGrad",
+    .source = "ours; rows by what modules are given; PyTorch's AccumulateGrad; Liger's parts of a loss",
     .params = params,
     .options_size = sizeof(Options),
     .trace = batch_run,

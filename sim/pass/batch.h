@@ -29,6 +29,9 @@ static inline uint64_t ech_batch_scaled(uint64_t count, double times)
 }
 /** The launch of kernel @op with @times as many rows, as text; NULL: as it was. Owned by the caller. */
 char *ech_batch_launch(const EchBatch *batch, EchId op, double times);
+/** Parts that LigerFusedLinearCrossEntropyLoss takes the rows of product @op in, whose result has them: as many as make a part's logits about as large as what
+ * the product is given (liger_kernel 0.8.5, ops/fused_linear_cross_entropy.py). 0: it is no product of one matrix. */
+uint64_t ech_batch_liger_parts(const EchBatch *batch, EchId op);
 /** Of the ops [first, last] of a step's forward and backward pass, those from the logits of a loss over classes to their gradients, with what is asked for and
  * let go for these. False where it has none, or does them in parts already. */
 bool ech_batch_find_loss(const EchBatch *batch, EchId first, EchId last, EchId *ret_first, EchId *ret_last);

@@ -314,6 +314,20 @@ static uint64_t *rows_of_product(const EchBatch *b, EchId op, EchGpuLaunch *gpu,
     return is_right && (!is_left || gpu->m >= gpu->n) ? &gpu->m : is_left ? &gpu->n : gpu->m >= gpu->n ? &gpu->m : &gpu->n;
 }
 
+uint64_t ech_batch_liger_parts(const EchBatch *batch, EchId op)
+{
+    EchGpuLaunch gpu;
+    const EchOp *o = &batch->s->ops[op];
+    if (!ech_survey_has_products(batch->s, op) || !ech_gpu_launch_parse(ech_trace_string(batch->s->t, o->launch), &gpu) || gpu.m == 0 || gpu.batch > 1)
+        return 0;
+    const uint64_t *of_rows = rows_of_product(batch, op, &gpu, true);
+    uint64_t rows = *of_rows, classes = of_rows == &gpu.m ? gpu.n : gpu.m, times = (classes + gpu.k - 1) / MAX(gpu.k, 1),
+             least = (rows + times - 1) / MAX(times, 1), chunk = 1;
+    while (chunk < least)
+        chunk *= 2;
+    return (rows + chunk - 1) / chunk;
+}
+
 static void scale_product(const EchBatch *b, EchId op, EchGpuLaunch *gpu, bool result, double times)
 {
     uint64_t left = gpu->batch * gpu->m * gpu->k, right = gpu->batch * gpu->k * gpu->n, turned = gpu->turned;

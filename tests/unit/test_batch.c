@@ -356,14 +356,16 @@ START_TEST(losses)
     const Made how = {.classes = true, .steps = 2, .rows = 1};
     g_autoptr(EchTrace) in = steps(&how);
     g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, (const char *const[]){"batch:what=loss,parts=8", NULL});
-    ck_assert(ech_test_says(diag, "the loss in 8 parts, one after the other, each with its gradients: 112 MiB of gradients are added up"));
+    ck_assert(ech_test_says(diag, "the loss in 8 parts, one after the other, each with its gradients: products add to 112 MiB of those"));
     ck_assert_uint_eq(peak(in, device), KEPT + X + 4ull * Y);
-    ck_assert_uint_eq(peak(out, device), KEPT + X + 8ull * TABLE + W + 4ull * Y / 8); /* a mask is read in all parts */
+    ck_assert_uint_eq(peak(out, device), KEPT + X + 8ull * TABLE + W + 4ull * Y / 8); /* a mask is read in all parts, the gradient there from the first on */
     ck_assert_uint_eq(count(out, "softmax"), 2 * 8);
     ck_assert_uint_eq(count(out, "repeat"), 2);
     ck_assert_uint_eq(count(out, "step"), 2);
     ck_assert_str_eq(ech_trace_string(out, find(out, "softmax", 0)->launch), "rows=1024x0 operand_bytes=4 columns=2048");
     ck_assert_str_eq(ech_trace_get_property(out, ECH_TRACE_BATCH), "1");
+    g_autoptr(EchTrace) liger = ech_test_pass(in, device, diag, (const char *const[]){"batch:what=loss", NULL}); /* 2,048 classes of 1,024: halves */
+    ck_assert_uint_eq(count(liger, "softmax"), 2 * 2);
     static const struct {
         Made how;
         const char *spec, *says;
