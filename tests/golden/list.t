@@ -638,7 +638,7 @@ $ echelon list passes
       times=ratio (1)  rows of a batch for each that there is: 0.5, 2
       rows=number (0)  rows of a batch, where it is known how many there are; 0: as times= has it
       parts=number (1)  parts that a step takes its batch in, one after the other, adding their gradients up (gradient accumulation)
-      what=batch|loss (batch)  batch: all of a step is done in parts; loss: its loss over classes alone, of as many rows at a time, with the product before it, forward and backward
+      what=batch|loss (batch)  batch: all of a step is done in parts; loss: its loss over classes alone, with the product before it, forward and backward; parts=1: in as many as LigerFusedLinearCrossEntropyLoss takes
   shard            split weights and optimizer state that every device holds whole over the devices (ZeRO-1); of PyTorch gradients, too (FSDP, ZeRO-3)
       weights=true or false (true)  true: weights are held in parts, too, and gathered when a step begins, of PyTorch when a module runs (FSDP); false: each device holds them whole, and gathers what was updated (ZeRO-1)
       names=text (*)  of compiled programs: only state whose name, argument ("opt_state*"), operation or source line fits this, * standing for anything
