@@ -162,6 +162,13 @@ static bool narrows_product(const EchGraph *g, EchId id)
     return false;
 }
 
+/* The slice that an iteration takes of what a loop carries: reading it again reads no more than it has itself. */
+static bool is_part(const EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    return g->generation > 0 && i->opcode == ECH_HLO_DYNAMIC_SLICE && ech_graph_node(g, ech_graph_operand(g, id, 0))->opcode == ECH_HLO_GET_TUPLE_ELEMENT;
+}
+
 /* Does making it again read no more than reading it would? Followed back through what every kernel can make. */
 static Cost cost_of(const EchGraph *g, const Cost *kept, EchId id)
 {
@@ -182,7 +189,11 @@ static Cost cost_of(const EchGraph *g, const Cost *kept, EchId id)
             return UNKNOWN;
         inside = inside && (at == 0 || kept[cone[at]] == CHEAP);
         if (!inside && is_row_maximum(g, cone[at]))
-            return DEAR; /* made in the one kernel of the softmax */
+            return DEAR;            /* made in the one kernel of the softmax */
+        if (is_part(g, cone[at])) { /* of what is in memory anyhow */
+            read += MIN(weight(g, cone[at]), UINT64_MAX / MAX_CONE / 2);
+            continue;
+        }
         if (!inside) {
             read += ech_graph_count(g, cone[at]) > 1 ? MIN(weight(g, cone[at]), UINT64_MAX / MAX_CONE / 2) : 0;
             continue;

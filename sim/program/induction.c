@@ -336,29 +336,95 @@ bool ech_program_takes_slices(const EchProgram *p, EchId user, uint32_t operand,
     return takes_slices(p, user, operand, stride, NULL, 0);
 }
 
-/* What @id puts into an array, and where, in the body that gives its result. */
-static size_t find_update(const EchProgram *p, EchId id, uint32_t member, const Frame *frame, unsigned depth, EchStride *ret)
+/* Does @user write on its @operand, the array of a loop, and do nothing else with it? */
+static bool only_writes(const EchProgram *p, EchId user, uint32_t operand, unsigned depth)
+{
+    const EchInstruction *i = &p->instructions[user];
+    if (i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && operand == 0)
+        return true;
+    if ((i->opcode != ECH_HLO_BITCAST && !is_caller(i)) || depth == MAX_NESTING)
+        return false;
+    const EchComputation *c = &p->computations[i->opcode == ECH_HLO_BITCAST ? i->computation : ech_program_called(p, i, 0)];
+    for (EchId id = c->first; id < c->first + c->n; id++) {
+        bool is_array = i->opcode == ECH_HLO_BITCAST ? id == user : p->instructions[id].opcode == ECH_HLO_PARAMETER && p->instructions[id].number == operand;
+        for (EchId next = id + 1; is_array && next < c->first + c->n; next++)
+            for (uint32_t o = 0; o < p->instructions[next].n_operands; o++)
+                if (ech_program_operand(p, &p->instructions[next], o) == id && !only_writes(p, next, o, depth + 1))
+                    return false;
+    }
+    return true;
+}
+
+/* What @id puts into an array (*ret_update: the instruction that does), and where, in the body that gives its result. */
+static size_t find_update(const EchProgram *p, EchId id, uint32_t member, const Frame *frame, unsigned depth, EchStride *ret, EchId *ret_update)
 {
     id = ech_program_look_through(p, id);
     const EchInstruction *i = &p->instructions[id];
     if (i->opcode == ECH_HLO_TUPLE && member < i->n_operands && depth < MAX_NESTING)
-        return find_update(p, ech_program_operand(p, i, member), UINT32_MAX, frame, depth + 1, ret);
+        return find_update(p, ech_program_operand(p, i, member), UINT32_MAX, frame, depth + 1, ret, ret_update);
     if (is_caller(i) && depth < MAX_NESTING) {
         Frame inner = {id, frame};
-        return find_update(p, p->computations[ech_program_called(p, i, 0)].root, member, &inner, depth + 1, ret);
+        return find_update(p, p->computations[ech_program_called(p, i, 0)].root, member, &inner, depth + 1, ret, ret_update);
     }
-    return i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && i->n_operands > 2
-               ? find_strides(p, id, ech_program_operand(p, i, 0), ech_program_operand(p, i, 1), 2, frame, ret)
-               : 0;
+    if (i->opcode != ECH_HLO_DYNAMIC_UPDATE_SLICE || i->n_operands <= 2)
+        return 0;
+    *ret_update = id;
+    return find_strides(p, id, ech_program_operand(p, i, 0), ech_program_operand(p, i, 1), 2, frame, ret);
+}
+
+/* Those of @n strides along which @loop's iterations put slices apart. */
+static size_t keep_apart(const EchProgram *p, EchId loop, EchStride *strides, size_t n)
+{
+    size_t kept = 0;
+    for (size_t k = 0; k < n; k++) {
+        int64_t step = step_of(p, loop, strides[k].element), moved;
+        if (!__builtin_mul_overflow(step, strides[k].times, &moved) && moved != 0 && moved != INT64_MIN && (uint64_t)ABS(moved) >= strides[k].size)
+            strides[kept++] = strides[k];
+    }
+    return kept;
 }
 
 size_t ech_program_put_slices(const EchProgram *p, EchId loop, EchId writer, uint32_t member, EchStride ret[ECH_LAYOUT_MAX_RANK])
 {
-    size_t n = find_update(p, writer, member, NULL, 0, ret), kept = 0;
-    for (size_t k = 0; k < n; k++) {
-        int64_t step = step_of(p, loop, ret[k].element), moved;
-        if (!__builtin_mul_overflow(step, ret[k].times, &moved) && moved != 0 && moved != INT64_MIN && (uint64_t)ABS(moved) >= ret[k].size)
-            ret[kept++] = ret[k];
+    EchId update;
+    return keep_apart(p, loop, ret, find_update(p, writer, member, NULL, 0, ret, &update));
+}
+
+bool ech_program_fills(const EchProgram *p, EchId loop, uint32_t member)
+{
+    const EchInstruction *l = &p->instructions[loop];
+    if (l->n_called < 2 || l->n_operands < 1)
+        return false;
+    const EchComputation *body = &p->computations[ech_program_called(p, l, 1)];
+    const EchInstruction *root = &p->instructions[body->root];
+    EchStride strides[ECH_LAYOUT_MAX_RANK];
+    EchId writer = root->opcode == ECH_HLO_TUPLE && member < root->n_operands ? ech_program_operand(p, root, member) : ECH_NONE, update = ECH_NONE;
+    uint32_t of_several = UINT32_MAX;
+    if (writer != ECH_NONE && p->instructions[writer].opcode == ECH_HLO_GET_TUPLE_ELEMENT) {
+        of_several = (uint32_t)p->instructions[writer].number;
+        writer = ech_program_operand(p, &p->instructions[writer], 0);
     }
-    return kept;
+    uint64_t trips;
+    EchOrigin origin;
+    if (writer == ECH_NONE || keep_apart(p, loop, strides, find_update(p, writer, of_several, NULL, 0, strides, &update)) != 1 ||
+        !ech_program_trips(p, loop, &trips, &origin))
+        return false;
+    const EchInstruction *put = &p->instructions[update];
+    uint64_t all = p->shapes[put->shape].count, part = p->shapes[p->instructions[ech_program_operand(p, put, 1)].shape].count;
+    Evaluator e = {.p = p, .steps = MAX_EVALUATED};
+    Form first = initial_of(&e, l, strides[0].element);
+    bool counts = strides[0].times == 1 && strides[0].offset == 0 && strides[0].size == 1 && step_of(p, loop, strides[0].element) == 1;
+    if (!counts || first.kind != CONSTANT || first.value != 0 || e.given || part == 0 || all % part != 0 || all / part != trips)
+        return false;
+    /* Nothing but that touches the array in the body. */
+    for (EchId id = body->first; id < body->first + body->n; id++) {
+        const EchInstruction *i = &p->instructions[id];
+        bool carried =
+            i->opcode == ECH_HLO_GET_TUPLE_ELEMENT && i->number == member && p->instructions[ech_program_operand(p, i, 0)].opcode == ECH_HLO_PARAMETER;
+        for (EchId next = id + 1; carried && next < body->first + body->n; next++)
+            for (uint32_t o = 0; o < p->instructions[next].n_operands; o++)
+                if (ech_program_operand(p, &p->instructions[next], o) == id && !only_writes(p, next, o, 0))
+                    return false;
+    }
+    return true;
 }

@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Another order is taken where the array takes so much less: of products and the like; of reshapes. Bytes that padding is minded from. */
-enum { SAVES = 2, SAVES_TURNED = 5, WORTH_A_THOUGHT = 1 << 20 };
+enum { SAVES = 2, SAVES_TURNED = 5, WORTH_A_THOUGHT = 1 << 20, MAX_TURNED_STEPS = 8 };
 
 /* 2 to 7 of "tpu-v5e"; 5 for a name that does not tell. */
 static unsigned generation_of(const char *chip)
@@ -571,7 +571,9 @@ static void lay_out_node(EchGraph *g, EchId id)
     case ECH_HLO_REDUCE_WINDOW:
     case ECH_HLO_CONCATENATE: {
         const EchLayout *from = ech_graph_layout(g, first), *own = ech_graph_layout(g, id);
-        if (from && own && is_row_major(own) && (i.opcode == ECH_HLO_RESHAPE ? from->rank != own->rank : from->rank == own->rank))
+        if (i.opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && g->generation > 0 && from && own && from->space == own->space && same_dims(from, own))
+            ech_graph_node(g, id)->shape = ech_graph_node(g, first)->shape; /* in place, tiles and all */
+        else if (from && own && is_row_major(own) && (i.opcode == ECH_HLO_RESHAPE ? from->rank != own->rank : from->rank == own->rank))
             follow_order(g, id, from);
         if (i.opcode == ECH_HLO_RESHAPE && g->generation > 0 && !ech_graph_is_no_op(g, id))
             turn_reshape(g, id);
@@ -612,6 +614,63 @@ static void turn_tables(EchGraph *g)
         EchId table = picks ? ech_graph_operand(g, id, 0) : ECH_NONE;
         if (table != ECH_NONE && picks_columns(i, ech_graph_layout(g, table)))
             ech_graph_set_operand(g, id, 0, rows_of(g, table));
+    }
+}
+
+/* Does the array lie as something else has it, a cache that is updated in place, say, or what a loop carries? Products make theirs in whatever order. */
+static bool is_settled(const EchGraph *g, EchId id)
+{
+    for (unsigned step = 0; step < MAX_TURNED_STEPS; step++) {
+        const EchInstruction *i = ech_graph_node(g, id);
+        if (i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE || i->opcode == ECH_HLO_GET_TUPLE_ELEMENT || i->opcode == ECH_HLO_PARAMETER)
+            return true;
+        bool passes = i->opcode == ECH_HLO_DYNAMIC_SLICE || (i->opcode == ECH_HLO_RESHAPE && ech_graph_is_no_op(g, id));
+        if (!passes || i->n_operands == 0)
+            return false;
+        id = ech_graph_operand(g, id, 0);
+    }
+    return false;
+}
+
+/* A product that is made for each of many (heads of each sequence, say) has those outermost: where they lie on lanes or rows, the array is turned first. */
+static void turn_factors(EchGraph *g)
+{
+    size_t n_nodes = g->nodes->len;
+    for (EchId id = 0; id < n_nodes; id++) {
+        const EchInstruction i = *ech_graph_node(g, id);
+        for (uint32_t k = 0; i.opcode == ECH_HLO_DOT && g->live[id] && k < MIN(i.n_operands, 2); k++) {
+            int64_t batch[ECH_LAYOUT_MAX_RANK];
+            size_t n = ech_program_attribute_numbers(&i, k == 0 ? "lhs_batch_dims" : "rhs_batch_dims", batch, G_N_ELEMENTS(batch));
+            EchId factor = ech_graph_operand(g, id, k);
+            const EchLayout *have = ech_graph_layout(g, factor);
+            if (n == 0 || n > ECH_LAYOUT_MAX_RANK || !have || have->bits == 0 || ech_graph_shape(g, factor)->dense < WORTH_A_THOUGHT || !is_settled(g, factor))
+                continue;
+            bool is_batch[ECH_LAYOUT_MAX_RANK] = {false};
+            for (size_t b = 0; b < n; b++)
+                is_batch[batch[b] >= 0 && batch[b] < have->rank ? batch[b] : 0] = true;
+            unsigned inner = 0, own = 0;
+            bool inside = false;
+            for (uint8_t d = 0; d < have->rank; d++) {
+                uint8_t at = have->order[d];
+                own += !is_batch[at] && have->dims[at] != 1;
+                inside |= inner < 2 && is_batch[at] && have->dims[at] != 1;
+                inner += have->dims[at] != 1;
+            }
+            if (!inside || own < 2)
+                continue;
+            EchLayout want = *have;
+            uint8_t to = 0;
+            for (unsigned outer = 0; outer < 2; outer++) {
+                for (uint8_t d = 0; d < have->rank; d++) {
+                    if (is_batch[have->order[d]] == (outer == 1))
+                        want.order[to++] = have->order[d];
+                }
+            }
+            want.has_layout = true;
+            ech_layout_choose_tiles(&want, g->generation);
+            EchId copy = ech_graph_add_new(g, i.computation, ECH_HLO_COPY, "turned", ech_program_builder_array(g->out, &want), &factor, 1);
+            ech_graph_set_operand(g, id, k, copy);
+        }
     }
 }
 
@@ -765,6 +824,7 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
         remark_whole(program, diag);
     ech_graph_share_extremes(g);
     if (tpu) {
+        ech_graph_keep_order(g);
         ech_graph_expand_transforms(g);
         ech_graph_reduce_products(g);
         ech_graph_move_reshapes(g);
@@ -779,8 +839,10 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
         ech_graph_split_sums(g);
     }
     set_entry_layout(g);
-    if (g->generation > 0)
+    if (g->generation > 0) {
         settle_updates(g);
+        turn_factors(g);
+    }
     ech_graph_offload(g);
     find_no_ops(g);
     ech_graph_insert_copies(g);

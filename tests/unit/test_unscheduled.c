@@ -1207,6 +1207,155 @@ START_TEST(updates_of_a_row_are_masks_on_tpus)
 }
 END_TEST
 
+/* A loop of @trips rounds over a stack of eight arrays: each puts one at @index, "i" or "last", and @reads of the stack beside that or not. */
+static EchImport *read_stacking(const char *device, const char *index, unsigned trips, bool reads)
+{
+    g_autofree char *text =
+        g_strdup_printf("HloModule m\n\n%%body (p: (s32[], bf16[8,512,512], bf16[512,512])) -> (s32[], bf16[8,512,512], bf16[512,512]) {\n"
+                        "  %%p = (s32[], bf16[8,512,512]{2,1,0}, bf16[512,512]{1,0}) parameter(0)\n  %%i = s32[] get-tuple-element(%%p), index=0\n"
+                        "  %%s = bf16[8,512,512]{2,1,0} get-tuple-element(%%p), index=1\n  %%x = bf16[512,512]{1,0} get-tuple-element(%%p), index=2\n"
+                        "  %%zero = s32[] constant(0)\n  %%one = s32[] constant(1)\n  %%seven = s32[] constant(7)\n  %%last = s32[] subtract(%%seven, %%i)\n"
+                        "  %%d = bf16[1,512,512]{2,1,0} dynamic-slice(%%s, %%zero, %%zero, %%zero), dynamic_slice_sizes={1,512,512}\n"
+                        "  %%f = bf16[512,512]{1,0} reshape(%%d)\n  %%t = bf16[512,512]{1,0} tanh(%%x)\n  %%a = bf16[512,512]{1,0} add(%%t, %%%s)\n"
+                        "  %%r = bf16[1,512,512]{2,1,0} reshape(%%a)\n"
+                        "  %%u = bf16[8,512,512]{2,1,0} dynamic-update-slice(%%s, %%r, %%%s, %%zero, %%zero)\n  %%j = s32[] add(%%i, %%one)\n"
+                        "  ROOT %%o = (s32[], bf16[8,512,512]{2,1,0}, bf16[512,512]{1,0}) tuple(%%j, %%u, %%a)\n}\n\n"
+                        "%%cond (q: (s32[], bf16[8,512,512], bf16[512,512])) -> pred[] {\n"
+                        "  %%q = (s32[], bf16[8,512,512]{2,1,0}, bf16[512,512]{1,0}) parameter(0)\n  %%m = s32[] get-tuple-element(%%q), index=0\n"
+                        "  %%n = s32[] constant(%u)\n  ROOT %%less = pred[] compare(%%m, %%n), direction=LT\n}\n\n"
+                        "ENTRY %%main (y: bf16[512,512]) -> bf16[8,512,512] {\n  %%y = bf16[512,512]{1,0} parameter(0)\n  %%k = s32[] constant(0)\n"
+                        "  %%h = bf16[] constant(0)\n  %%b = bf16[8,512,512]{2,1,0} broadcast(%%h), dimensions={}\n"
+                        "  %%z = (s32[], bf16[8,512,512]{2,1,0}, bf16[512,512]{1,0}) tuple(%%k, %%b, %%y)\n"
+                        "  %%w = (s32[], bf16[8,512,512]{2,1,0}, bf16[512,512]{1,0}) while(%%z), condition=%%cond, body=%%body\n"
+                        "  %%g = bf16[8,512,512]{2,1,0} get-tuple-element(%%w), index=1\n  ROOT %%e = bf16[8,512,512]{2,1,0} negate(%%g)\n}\n",
+                        reads ? "f" : "x", index, trips);
+    return read_text(text, device);
+}
+
+/* What a loop fills from the first to the last begins unset on TPUs; not what it fills from the end, or in part, or reads. */
+START_TEST(what_loops_fill_begins_unset)
+{
+    static const struct {
+        const char *device, *index;
+        unsigned trips;
+        bool reads, unset;
+    } cases[] = {{"tpu-v5e", "i", 8, false, true},
+                 {"tpu-v5e", "last", 8, false, false},
+                 {"tpu-v5e", "i", 7, false, false},
+                 {"tpu-v5e", "i", 8, true, false},
+                 {"h100-sxm", "i", 8, false, false}};
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        g_autoptr(EchImport) import = read_stacking(cases[k].device, cases[k].index, cases[k].trips, cases[k].reads);
+        const EchInstruction *begin = find_opcode(import->program, ECH_HLO_CUSTOM_CALL);
+        ck_assert_msg((begin != NULL) == cases[k].unset, "case %zu", k);
+        if (begin)
+            ck_assert_str_eq(begin->target, "AllocateBuffer");
+    }
+}
+END_TEST
+
+/* What a loop stacks on a tpu7x lies in tiles of 16 rows all the way: it is never copied whole. */
+START_TEST(stacks_keep_their_tiles)
+{
+    g_autoptr(EchImport) import = read_stacking("tpu7x", "i", 8, false);
+    const EchProgram *p = import->program;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchInstruction *i = &p->instructions[k];
+        const EchLayout *l = ech_program_layout(p, i->shape);
+        if (!l || l->rank != 3 || l->dims[0] != 8 || i->opcode == ECH_HLO_NEGATE || (i->opcode == ECH_HLO_FUSION && i->computation == p->entry))
+            continue;
+        ck_assert_msg(i->opcode != ECH_HLO_COPY && l->tiles[0].dims[0] == 16, "%s", i->name);
+    }
+}
+END_TEST
+
+/* What several kernels read of a loop's stack each reads for itself. */
+START_TEST(slices_of_stacks_are_read_by_each)
+{
+    static const char text[] =
+        "HloModule m\n\n" SUM "%body (p: (s32[], f32[8,512,512], f32[512], f32[512])) -> (s32[], f32[8,512,512], f32[512], f32[512]) {\n"
+        "  %p = (s32[], f32[8,512,512]{2,1,0}, f32[512]{0}, f32[512]{0}) parameter(0)\n  %i = s32[] get-tuple-element(%p), index=0\n"
+        "  %s = f32[8,512,512]{2,1,0} get-tuple-element(%p), index=1\n  %zero = s32[] constant(0)\n  %one = s32[] constant(1)\n"
+        "  %nil = f32[] constant(0)\n  %d = f32[1,512,512]{2,1,0} dynamic-slice(%s, %i, %zero, %zero), dynamic_slice_sizes={1,512,512}\n"
+        "  %x = f32[512,512]{1,0} reshape(%d)\n  %a = f32[512]{0} reduce(%x, %nil), dimensions={1}, to_apply=%sum\n"
+        "  %w = f32[512,512]{1,0} broadcast(%a), dimensions={0}\n  %y = f32[512,512]{1,0} multiply(%x, %w)\n"
+        "  %b = f32[512]{0} reduce(%y, %nil), dimensions={0}, to_apply=%sum\n  %j = s32[] add(%i, %one)\n"
+        "  ROOT %o = (s32[], f32[8,512,512]{2,1,0}, f32[512]{0}, f32[512]{0}) tuple(%j, %s, %a, %b)\n}\n\n"
+        "%cond (q: (s32[], f32[8,512,512], f32[512], f32[512])) -> pred[] {\n"
+        "  %q = (s32[], f32[8,512,512]{2,1,0}, f32[512]{0}, f32[512]{0}) parameter(0)\n  %m = s32[] get-tuple-element(%q), index=0\n"
+        "  %n = s32[] constant(8)\n  ROOT %less = pred[] compare(%m, %n), direction=LT\n}\n\n"
+        "ENTRY %main (t: f32[8,512,512], u: f32[512]) -> f32[512] {\n  %t = f32[8,512,512]{2,1,0} parameter(0)\n  %u = f32[512]{0} parameter(1)\n"
+        "  %k = s32[] constant(0)\n  %z = (s32[], f32[8,512,512]{2,1,0}, f32[512]{0}, f32[512]{0}) tuple(%k, %t, %u, %u)\n"
+        "  %v = (s32[], f32[8,512,512]{2,1,0}, f32[512]{0}, f32[512]{0}) while(%z), condition=%cond, body=%body\n"
+        "  ROOT %g = f32[512]{0} get-tuple-element(%v), index=3\n}\n";
+    g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+    const EchProgram *p = tpu->program;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchLayout *l = ech_program_layout(p, p->instructions[k].shape);
+        bool makes = p->computations[p->instructions[k].computation].caller != ECH_NONE &&
+                     p->instructions[p->computations[p->instructions[k].computation].caller].opcode == ECH_HLO_WHILE;
+        ck_assert_msg(!makes || !l || l->rank < 2 || l->dims[l->rank - 2] != 512 || p->shapes[p->instructions[k].shape].count != 512 * 512, "%s",
+                      p->instructions[k].name);
+    }
+}
+END_TEST
+
+/* A product for each head of a cache that has heads on its rows reads it turned; one that has them outside as it is. */
+START_TEST(caches_are_turned_for_products_of_heads)
+{
+    static const char form[] =
+        "HloModule m\n\nENTRY %%main (c: bf16[%s], k: bf16[%s], q: bf16[8,4,16,128], at: s32[]) -> (bf16[%s], bf16[8,4,16,1024]) {\n"
+        "  %%c = bf16[%s]{3,2,1,0} parameter(0)\n  %%k = bf16[%s]{3,2,1,0} parameter(1)\n  %%q = bf16[8,4,16,128]{3,2,1,0} parameter(2)\n"
+        "  %%at = s32[] parameter(3)\n  %%zero = s32[] constant(0)\n"
+        "  %%u = bf16[%s]{3,2,1,0} dynamic-update-slice(%%c, %%k, %%zero, %s, %%zero)\n"
+        "  %%d = bf16[8,4,16,1024]{3,2,1,0} dot(%%q, %%u), lhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_batch_dims={0,%d}, rhs_contracting_dims={3}\n"
+        "  ROOT %%r = (bf16[%s]{3,2,1,0}, bf16[8,4,16,1024]{3,2,1,0}) tuple(%%u, %%d)\n}\n";
+    for (unsigned outside = 0; outside < 2; outside++) {
+        const char *cache = outside ? "8,4,1024,128" : "8,1024,4,128", *row = outside ? "8,4,1,128" : "8,1,4,128";
+        g_autofree char *text = g_strdup_printf(form, cache, row, cache, cache, row, cache, outside ? "%zero, %at" : "%at, %zero", outside ? 1 : 2, cache);
+        g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+        const EchProgram *p = tpu->program;
+        const EchInstruction *d = find_opcode(p, ECH_HLO_DOT);
+        ck_assert_ptr_nonnull(d);
+        const EchLayout *factor = ech_program_layout(p, p->instructions[ech_program_operand(p, d, 1)].shape);
+        ck_assert_uint_eq(factor->order[0], 3);
+        ck_assert_uint_eq(factor->order[1], outside ? 2 : 1);
+    }
+}
+END_TEST
+
+/* A sort that keeps what is equal in order sorts positions, too, where it has none; on GPUs as it is. */
+START_TEST(stable_sorts_have_positions)
+{
+    static const char form[] = "HloModule m\n\n%%less (a: f32[], b: f32[]%s) -> pred[] {\n  %%a = f32[] parameter(0)\n  %%b = f32[] parameter(1)\n%s"
+                               "  ROOT %%l = pred[] compare(%%a, %%b), direction=LT\n}\n\nENTRY %%main (x: f32[64,4096]) -> f32[64,4096] {\n"
+                               "  %%x = f32[64,4096]{1,0} parameter(0)\n%s}\n";
+    static const char one[] = "  %s = f32[64,4096]{1,0} sort(%x), dimensions={1}, is_stable=true, to_apply=%less\n  ROOT %r = f32[64,4096]{1,0} negate(%s)\n",
+                      loose[] = "  %s = f32[64,4096]{1,0} sort(%x), dimensions={1}, to_apply=%less\n  ROOT %r = f32[64,4096]{1,0} negate(%s)\n",
+                      both[] = "  %i = s32[64,4096]{1,0} iota(), iota_dimension=1\n  %s = (f32[64,4096]{1,0}, s32[64,4096]{1,0}) sort(%x, %i), "
+                               "dimensions={1}, is_stable=true, to_apply=%less\n  ROOT %r = f32[64,4096]{1,0} get-tuple-element(%s), index=0\n",
+                      two[] = "  %n = f32[64,4096]{1,0} negate(%x)\n  %s = (f32[64,4096]{1,0}, f32[64,4096]{1,0}) sort(%x, %n), "
+                              "dimensions={1}, is_stable=true, to_apply=%less\n  ROOT %r = f32[64,4096]{1,0} get-tuple-element(%s), index=1\n";
+    static const struct {
+        const char *text, *device, *more, *parameters;
+        uint32_t sorted;
+    } cases[] = {{one, "tpu-v5e", "", "", 2},
+                 {loose, "tpu-v5e", "", "", 1},
+                 {one, "h100-sxm", "", "", 1},
+                 {both, "tpu-v5e", ", c: s32[], d: s32[]", "  %c = s32[] parameter(2)\n  %d = s32[] parameter(3)\n", 2},
+                 {two, "tpu-v5e", ", c: f32[], d: f32[]", "  %c = f32[] parameter(2)\n  %d = f32[] parameter(3)\n", 3}};
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        g_autofree char *text = g_strdup_printf(form, cases[k].more, cases[k].parameters, cases[k].text);
+        g_autoptr(EchImport) import = read_text(text, cases[k].device);
+        const EchProgram *p = import->program;
+        const EchInstruction *sort = find_opcode(p, ECH_HLO_SORT);
+        ck_assert_ptr_nonnull(sort);
+        ck_assert_msg(sort->n_operands == cases[k].sorted, "case %zu: %u", k, sort->n_operands);
+        ck_assert_uint_eq(p->shapes[sort->shape].is_tuple ? p->shapes[sort->shape].n_elements : 1, cases[k].sorted);
+    }
+}
+END_TEST
+
 /* A mask that is handed into a loop whole is made in it; what the loop changes, and what its condition reads, is carried. */
 START_TEST(constants_are_made_inside_loops)
 {
@@ -1575,7 +1724,7 @@ START_TEST(pairs_of_our_own)
                  {"adam_moments.v5e", "tpu-v5e", .5, 1.5},
                  {"mlp_parameters.v6e", "tpu-v6e", .5, 1.5},
                  /* The compiler keeps the weights on chip as bf16 over both loops. */
-                 {"mlp_activations.v5e", "tpu-v5e", .05, 1.5}};
+                 {"mlp_activations.v5e", "tpu-v5e", .03, 1.5}};
     for (size_t k = 0; k < G_N_ELEMENTS(pairs); k++) {
         g_autofree char *before = g_strdup_printf("%s/traces/%s/program.before.hlo.txt.gz", ECH_SOURCE_DIR, pairs[k].name);
         g_autofree char *after = g_strdup_printf("%s/traces/%s/program.hlo.txt.gz", ECH_SOURCE_DIR, pairs[k].name);
@@ -1660,6 +1809,11 @@ int main(void)
     tcase_add_test(small, tables_are_turned_for_their_rows);
     tcase_add_test(small, arrays_are_tiled_as_the_entry_layout_says);
     tcase_add_test(small, literals_stay);
+    tcase_add_test(small, what_loops_fill_begins_unset);
+    tcase_add_test(small, stacks_keep_their_tiles);
+    tcase_add_test(small, slices_of_stacks_are_read_by_each);
+    tcase_add_test(small, caches_are_turned_for_products_of_heads);
+    tcase_add_test(small, stable_sorts_have_positions);
     tcase_add_test(captured, pairs_of_our_own);
     tcase_add_test(captured, captured_pairs);
     suite_add_tcase(suite, small);
