@@ -617,22 +617,22 @@ static void turn_tables(EchGraph *g)
     }
 }
 
-/* Does the array lie as something else has it, a cache that is updated in place, say, or what a loop carries? Products make theirs in whatever order. */
-static bool is_settled(const EchGraph *g, EchId id)
+/* Is it, written on or not, a loop's part of a larger array? */
+static bool is_part_of_stack(const EchGraph *g, EchId id)
 {
     for (unsigned step = 0; step < MAX_TURNED_STEPS; step++) {
         const EchInstruction *i = ech_graph_node(g, id);
-        if (i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE || i->opcode == ECH_HLO_GET_TUPLE_ELEMENT || i->opcode == ECH_HLO_PARAMETER)
-            return true;
-        bool passes = i->opcode == ECH_HLO_DYNAMIC_SLICE || (i->opcode == ECH_HLO_RESHAPE && ech_graph_is_no_op(g, id));
-        if (!passes || i->n_operands == 0)
+        if (i->opcode == ECH_HLO_DYNAMIC_SLICE)
+            return ech_graph_node(g, ech_graph_operand(g, id, 0))->opcode == ECH_HLO_GET_TUPLE_ELEMENT;
+        if (i->opcode != ECH_HLO_DYNAMIC_UPDATE_SLICE && !(i->opcode == ECH_HLO_RESHAPE && ech_graph_is_no_op(g, id)))
             return false;
         id = ech_graph_operand(g, id, 0);
     }
     return false;
 }
 
-/* A product that is made for each of many (heads of each sequence, say) has those outermost: where they lie on lanes or rows, the array is turned first. */
+/* A product that is made for each of many (heads of each sequence, say) has those outermost: where they lie on lanes or rows, a loop's part of a cache is
+ * turned first. (Caches of one layer are turned in the product's own kernel: libtpu 0.0.52, v5e, v5p, v6e.) */
 static void turn_factors(EchGraph *g)
 {
     size_t n_nodes = g->nodes->len;
@@ -643,7 +643,8 @@ static void turn_factors(EchGraph *g)
             size_t n = ech_program_attribute_numbers(&i, k == 0 ? "lhs_batch_dims" : "rhs_batch_dims", batch, G_N_ELEMENTS(batch));
             EchId factor = ech_graph_operand(g, id, k);
             const EchLayout *have = ech_graph_layout(g, factor);
-            if (n == 0 || n > ECH_LAYOUT_MAX_RANK || !have || have->bits == 0 || ech_graph_shape(g, factor)->dense < WORTH_A_THOUGHT || !is_settled(g, factor))
+            if (n == 0 || n > ECH_LAYOUT_MAX_RANK || !have || have->bits == 0 || ech_graph_shape(g, factor)->dense < WORTH_A_THOUGHT ||
+                !is_part_of_stack(g, factor))
                 continue;
             bool is_batch[ECH_LAYOUT_MAX_RANK] = {false};
             for (size_t b = 0; b < n; b++)
