@@ -11,6 +11,19 @@ static bool is_stable(const EchInstruction *i)
     return text && n == 4 && memcmp(text, "true", 4) == 0;
 }
 
+/* The dimension that an array counts along, -1 for none. */
+static int64_t counts_along(const EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    int64_t along, to[ECH_LAYOUT_MAX_RANK];
+    if (i->opcode == ECH_HLO_BROADCAST && i->n_operands == 1) {
+        int64_t own = counts_along(g, ech_graph_operand(g, id, 0));
+        size_t n = ech_program_attribute_numbers(i, "dimensions", to, G_N_ELEMENTS(to));
+        return own >= 0 && (size_t)own < MIN(n, G_N_ELEMENTS(to)) ? to[own] : -1;
+    }
+    return i->opcode == ECH_HLO_IOTA && ech_program_attribute_numbers(i, "iota_dimension", &along, 1) == 1 ? along : -1;
+}
+
 /* The positions along the dimension that @sort is along; ECH_NONE where it has them, or it is none that this is known of. */
 static EchId positions_for(EchGraph *g, EchId sort)
 {
@@ -19,9 +32,7 @@ static EchId positions_for(EchGraph *g, EchId sort)
     if (ech_program_attribute_numbers(&i, "dimensions", &along, 1) != 1)
         return ECH_NONE;
     for (uint32_t k = 0; k < i.n_operands; k++) {
-        const EchInstruction *operand = ech_graph_node(g, ech_graph_operand(g, sort, k));
-        int64_t counted;
-        if (operand->opcode == ECH_HLO_IOTA && ech_program_attribute_numbers(operand, "iota_dimension", &counted, 1) == 1 && counted == along)
+        if (counts_along(g, ech_graph_operand(g, sort, k)) == along)
             return ECH_NONE;
     }
     const EchLayout *first = ech_graph_layout(g, ech_graph_operand(g, sort, 0));

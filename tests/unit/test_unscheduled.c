@@ -1352,6 +1352,9 @@ START_TEST(stable_sorts_have_positions)
                       loose[] = "  %s = f32[64,4096]{1,0} sort(%x), dimensions={1}, to_apply=%less\n  ROOT %r = f32[64,4096]{1,0} negate(%s)\n",
                       both[] = "  %i = s32[64,4096]{1,0} iota(), iota_dimension=1\n  %s = (f32[64,4096]{1,0}, s32[64,4096]{1,0}) sort(%x, %i), "
                                "dimensions={1}, is_stable=true, to_apply=%less\n  ROOT %r = f32[64,4096]{1,0} get-tuple-element(%s), index=0\n",
+                      spread[] = "  %j = s32[4096]{0} iota(), iota_dimension=0\n  %i = s32[64,4096]{1,0} broadcast(%j), dimensions={1}\n  %s = "
+                                 "(f32[64,4096]{1,0}, s32[64,4096]{1,0}) sort(%x, %i), dimensions={1}, is_stable=true, to_apply=%less\n"
+                                 "  ROOT %r = f32[64,4096]{1,0} get-tuple-element(%s), index=0\n",
                       two[] = "  %n = f32[64,4096]{1,0} negate(%x)\n  %s = (f32[64,4096]{1,0}, f32[64,4096]{1,0}) sort(%x, %n), "
                               "dimensions={1}, is_stable=true, to_apply=%less\n  ROOT %r = f32[64,4096]{1,0} get-tuple-element(%s), index=1\n";
     static const struct {
@@ -1361,6 +1364,7 @@ START_TEST(stable_sorts_have_positions)
                  {loose, "tpu-v5e", "", "", 1},
                  {one, "h100-sxm", "", "", 1},
                  {both, "tpu-v5e", ", c: s32[], d: s32[]", "  %c = s32[] parameter(2)\n  %d = s32[] parameter(3)\n", 2},
+                 {spread, "tpu-v5e", ", c: s32[], d: s32[]", "  %c = s32[] parameter(2)\n  %d = s32[] parameter(3)\n", 2},
                  {two, "tpu-v5e", ", c: f32[], d: f32[]", "  %c = f32[] parameter(2)\n  %d = f32[] parameter(3)\n", 3}};
     for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
         g_autofree char *text = g_strdup_printf(form, cases[k].more, cases[k].parameters, cases[k].text);
