@@ -432,6 +432,7 @@ EchGraph *ech_graph_new(const EchProgram *program, unsigned generation, EchDiag 
     out->platform = generation > 0 ? ECH_PLATFORM_TPU : program->platform;
     out->replicas = program->replicas;
     out->partitions = program->partitions;
+    out->unsplit = program->unsplit;
     for (guint i = 0; i < program->keep->len; i++)
         ech_program_builder_keep(g->out, program->keep->pdata[i]);
     Build build = {g, true};

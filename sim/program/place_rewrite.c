@@ -30,6 +30,7 @@ static void writer_init(Writer *w, const EchProgram *p, int32_t fast)
     out->scheduled = p->scheduled;
     out->replicas = p->replicas;
     out->partitions = p->partitions;
+    out->unsplit = p->unsplit;
     for (guint i = 0; i < p->keep->len; i++)
         ech_program_builder_keep(w->b, p->keep->pdata[i]);
 }

@@ -750,6 +750,7 @@ EchProgramBuilder *ech_program_builder_new_from(const EchProgram *program)
     p->scheduled = program->scheduled;
     p->replicas = program->replicas;
     p->partitions = program->partitions;
+    p->unsplit = program->unsplit;
     p->entry = program->entry;
     p->entry_layout = program->entry_layout;
     COPY_ARRAY(p, program, shapes);

@@ -201,6 +201,7 @@ typedef struct EchProgram {
         *kernels_for; /**< Device name its kernels and their estimates were compiled for, where a pass has made the rest another chip's; else NULL: chip. */
     bool scheduled;
     uint32_t replicas, partitions; /**< As the module says; 1 where it does not. */
+    bool unsplit;                  /**< Its arrays are those of all partitions together: no partitioner has seen it. */
     EchId entry;
     EchId entry_layout; /**< Of a program without a schedule: ((parameters), result) as entry_computation_layout has them; ECH_NONE where it says nothing. */
     EchShape *shapes;

@@ -14,14 +14,16 @@ static bool is_stable(const EchInstruction *i)
 /* The dimension that an array counts along, -1 for none. */
 static int64_t counts_along(const EchGraph *g, EchId id)
 {
-    const EchInstruction *i = ech_graph_node(g, id);
+    const EchInstruction *i = ech_graph_node(g, id), *iota = i;
+    if (i->opcode == ECH_HLO_BROADCAST && i->n_operands == 1)
+        iota = ech_graph_node(g, ech_graph_operand(g, id, 0));
     int64_t along, to[ECH_LAYOUT_MAX_RANK];
-    if (i->opcode == ECH_HLO_BROADCAST && i->n_operands == 1) {
-        int64_t own = counts_along(g, ech_graph_operand(g, id, 0));
-        size_t n = ech_program_attribute_numbers(i, "dimensions", to, G_N_ELEMENTS(to));
-        return own >= 0 && (size_t)own < MIN(n, G_N_ELEMENTS(to)) ? to[own] : -1;
-    }
-    return i->opcode == ECH_HLO_IOTA && ech_program_attribute_numbers(i, "iota_dimension", &along, 1) == 1 ? along : -1;
+    if (iota->opcode != ECH_HLO_IOTA || ech_program_attribute_numbers(iota, "iota_dimension", &along, 1) != 1 || along < 0)
+        return -1;
+    if (iota == i)
+        return along;
+    size_t n = ech_program_attribute_numbers(i, "dimensions", to, G_N_ELEMENTS(to));
+    return (size_t)along < MIN(n, G_N_ELEMENTS(to)) ? to[along] : -1;
 }
 
 /* The positions along the dimension that @sort is along; ECH_NONE where it has them, or it is none that this is known of. */

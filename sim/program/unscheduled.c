@@ -821,8 +821,10 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
     if (!g)
         return NULL;
     g->two_cores = chip && strstr(chip, "v5p");
-    if (is_whole(program))
+    if (is_whole(program)) {
+        ech_program_builder_peek(g->out)->unsplit = true;
         remark_whole(program, diag);
+    }
     ech_graph_share_extremes(g);
     if (tpu) {
         ech_graph_keep_order(g);

@@ -530,9 +530,14 @@ static bool knows_memory(const EchReport *report)
     return n > 0;
 }
 
+static bool is_unsplit(const EchReport *report)
+{
+    return report->program && report->program->unsplit;
+}
+
 const char *ech_report_verdict(const EchReport *report)
 {
-    return !ech_report_fits(report)      ? "IT DOES NOT FIT."
+    return !ech_report_fits(report)      ? (is_unsplit(report) ? "NOT PARTITIONED YET: what all devices have together DOES NOT FIT one." : "IT DOES NOT FIT.")
            : !knows_memory(report)       ? "It says nothing of what lies in memory."
            : has_stopped(report)         ? "It fits as far as the program came."
            : ech_report_may_need(report) ? "It may fit."
@@ -570,10 +575,22 @@ static bool lacks_hbm(const EchReport *report)
     return lacks;
 }
 
+/* All devices' work on one is what nobody runs: where what one of them runs comes from. */
+static void append_unsplit(GString *out, const EchReport *report, unsigned columns)
+{
+    if (!is_unsplit(report))
+        return;
+    g_autofree char *text =
+        g_strdup_printf("Nor has a partitioner: what is told here is all %u devices' work on one. What each of them runs, the compiler tells: "
+                        "'echelon capture --pretend %s --gpus %u -- COMMAND'.",
+                        report->program->partitions, report->device->name, report->program->partitions);
+    ech_text_wrap(out, "  ", text, columns);
+}
+
 /* Where it does not fit: what tries measures. */
 static void append_measures(GString *out, const EchReport *report, unsigned columns)
 {
-    if (ech_report_fits(report) || has_stopped(report) || (!report->run->fits && !lacks_hbm(report)))
+    if (ech_report_fits(report) || has_stopped(report) || is_unsplit(report) || (!report->run->fits && !lacks_hbm(report)))
         return;
     bool sums = ech_trace_get_property(report->trace, "sums_only") != NULL;
     if (report->words && !sums) { /* on one line, to be copied */
@@ -791,6 +808,7 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
     ech_text_wrap(out, "  ", text->str, columns);
     if (report->program && !report->program->scheduled)
         ech_text_wrap(out, "  ", "No compiler has seen it: its fusions, layouts and order are echelon's. How rough that is stands below.", columns);
+    append_unsplit(out, report, columns);
     append_unmeasured(out, report, columns);
     append_host(out, report, columns);
     append_changes(out, report, columns);

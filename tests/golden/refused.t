@@ -24,3 +24,13 @@ $ echelon run --trace tests/golden/data/refused_other.hlo.txt --device tpu-v5e |
 refused_other on tpu-v5e (TPU v5e, one chip (one core), 16 GiB HBM)
   It fits. hbm 8 MiB of 15.8 GiB (0 %)
   - the compiler refused it: INTERNAL: RET_CHECK failure (hlo_instruction.cc:390) an instruction should have 1 operands but sees 4
+$ echelon run --trace tests/golden/data/unsplit.hlo.txt --device tpu-v5e --engine native 2>&1 | grep 'PARTITIONED\|partition\|advise'
+  NOT PARTITIONED YET: what all devices have together DOES NOT FIT one. hbm 16.1 GiB of 15.8 GiB (102 %)
+  Nor has a partitioner: what is told here is all 4 devices' work on one. What each of them runs, the compiler tells: 'echelon capture --pretend tpu-v5e --gpus 4 -- COMMAND'.
+  - the module is not partitioned yet: its arrays are those of all 4 devices together, and so are the memory and the time told here (16.1 GiB of arguments, of which each device holds 4.06 GiB)
+$ echelon run --trace tests/golden/data/unsplit.hlo.txt --device tpu-v5p --engine native 2>&1 | grep -A1 'It fits\|Nor has'
+  It fits. hbm 16.1 GiB of 95.7 GiB (17 %)
+  It takes 12.7 ms, bound by hbm port (65 % of the critical path).
+--
+  Nor has a partitioner: what is told here is all 4 devices' work on one. What each of them runs, the compiler tells: 'echelon capture --pretend tpu-v5p --gpus 4 -- COMMAND'.
+

@@ -1186,6 +1186,7 @@ START_TEST(whole_modules_say_so)
             for (const char *const *remark = ech_diag_remarks(diag); *remark; remark++)
                 said |= strstr(*remark, "not partitioned yet") && (!split || strstr(*remark, expected));
             ck_assert_msg(said == (split || body == 1), "%s, %zu", shardings[k], body);
+            ck_assert(prepared->unsplit == said);
         }
 }
 END_TEST
