@@ -54,6 +54,11 @@ with mesh:
     g = scanned(layers, jax.device_put(jnp.ones((64, 256)), split))
     assert g.shape == (4, 256, 256) and g.sharding.device_set == set(jax.devices())
 
+# What hangs on no weight, as an optimizer's first state, goes wherever it is used with them; what was put on a chip stays there.
+first = jax.jit(lambda layers: (jnp.zeros(layers.shape), jnp.int32(0)))(layers)
+assert jax.jit(lambda w, s: w + s[0] + s[1])(layers, first).sharding.device_set == set(jax.devices())
+assert jax.jit(lambda x: x + 1)(jax.device_put(jnp.ones(4), jax.devices()[1])).devices() == {jax.devices()[1]}
+
 
 def told(x):
     jax.debug.print("{}", x.sum())

@@ -82,8 +82,8 @@ class _Jitted:
 
     def __call__(self, *given, **named):
         pretended = self._pretended
-        program = pretended.program_of(self._jitted, given, named, self._options) if pretended.is_outermost() else None
-        return pretended.call(program, *self._traced_of(given, named)) if program else self._jitted(*given, **named)
+        program, placed = pretended.program_of(self._jitted, given, named, self._options) if pretended.is_outermost() else (None, True)
+        return pretended.call(program, placed, *self._traced_of(given, named)) if program else self._jitted(*given, **named)
 
     def _traced_of(self, given, named):
         """The arguments without the static ones."""
@@ -125,7 +125,8 @@ class _Lowered:
         chips, ours = self._pretended.chips.described_of(pretend_versions.devices_of(self._lowered._lowering))
         if not ours:  # a topology that the program asked for, which JAX compiles for without a TPU; or the host
             return self._pretended.compiled_by_jax(self._lowered, chips[0], compiler_options, named)
-        return _Compiled(self._pretended, self._pretended.program_from(self._traced, self._lowered, {**self._options, **(compiler_options or {})}))
+        program = self._pretended.program_from(self._traced, self._lowered, {**self._options, **(compiler_options or {})})
+        return _Compiled(self._pretended, program, _is_placed(self._lowered))
 
     def __getattr__(self, name):
         return getattr(self._lowered, name)
@@ -134,11 +135,11 @@ class _Lowered:
 class _Compiled:
     """What jax.stages.Compiled says of a program, of the one for the TPU."""
 
-    def __init__(self, pretended, program):
-        self._pretended, self._program = pretended, program
+    def __init__(self, pretended, program, placed):
+        self._pretended, self._program, self._placed = pretended, program, placed
 
     def __call__(self, *given, **named):
-        return self._pretended.call(self._program, given, named)
+        return self._pretended.call(self._program, self._placed, given, named)
 
     def memory_analysis(self):
         return self._program.memory
@@ -203,15 +204,17 @@ class _Pretended:
     # -- compiling --
 
     def program_of(self, jitted, given, named, options):
-        """None where the function runs on the host."""
+        """None where the function runs on the host; and _is_placed."""
         traced = jitted.trace(*given, **named)
         leaves = self.jax.tree.leaves((given, named))
-        key = (id(traced.jaxpr), tuple(str(getattr(leaf, "sharding", None)) for leaf in leaves), self.jax.config.jax_default_device, str(options))
+        places = tuple((str(getattr(leaf, "sharding", None)), getattr(leaf, "_committed", True)) for leaf in leaves)
+        key = (id(traced.jaxpr), places, self.jax.config.jax_default_device, str(options))
         if key not in self.programs:
             lowered = traced.lower(lowering_platforms=("tpu",))
             ours = self.chips.described_of(pretend_versions.devices_of(lowered._lowering))[1]
-            self.programs[key] = (self.program_from(traced, lowered, options) if ours else None, traced)  # the latter stays, or its id would be another's
-        return self.programs[key][0]
+            # What was traced stays, or its id would be another's.
+            self.programs[key] = (self.program_from(traced, lowered, options) if ours else None, _is_placed(lowered), traced)
+        return self.programs[key][:2]
 
     def program_from(self, traced, lowered, options):
         """Compiled once, however its arguments' shardings are written."""
@@ -345,18 +348,18 @@ class _Pretended:
 
     def note_loop(self, jitted, given):
         """A loop outside of jax.jit is a program of its own on the chip."""
-        program = self.program_of(jitted, given, {}, {}) if self.is_outermost() else None
+        program = self.program_of(jitted, given, {}, {})[0] if self.is_outermost() else None
         if program:
             self.note_call(program, self.jax.tree.leaves(given))
 
-    def call(self, program, given, named):
+    def call(self, program, placed, given, named):
         holders = self.jax.tree.leaves((given, named))
         leaves = [pretend_versions.values_of(leaf) for leaf in holders]
         for leaf in leaves:
             self.arrays.check_kept(leaf)
         self.note_call(program, leaves + [pretend_versions.values_of(one) for one in program.in_place])
-        known = self.known_of(program, leaves)
-        results = [known[k] if k in known else self.arrays.zeros(info, sharding) for k, (info, sharding) in enumerate(program.results)]
+        known = self.known_of(program, placed, leaves)
+        results = [known[k] if k in known else self.arrays.zeros(info, sharding, placed) for k, (info, sharding) in enumerate(program.results)]
         program.was_given(leaves, self.arrays.is_made)
         for leaf, gone in zip(leaves, program.donated if len(leaves) == len(program.donated) else ()):
             if gone and isinstance(leaf, self.jax.Array) and not leaf.is_deleted():
@@ -368,7 +371,7 @@ class _Pretended:
                     pretend_versions.put_into(parameters[at], results[k])
         return self.jax.tree.unflatten(program.tree, [results[k] for k in program.own])
 
-    def known_of(self, program, leaves):
+    def known_of(self, program, placed, leaves):
         """Results whose values are known, by their numbers."""
         if not program.known or len(leaves) != len(program.donated):
             return {}
@@ -376,7 +379,7 @@ class _Pretended:
         for k, hangs_on, function in program.known:
             given = [leaves[at] for at in hangs_on]
             if not any(map(self.arrays.is_made, given)):
-                known[k] = self.jax.device_put(function(*given)[0], program.results[k][1])
+                known[k] = self.jax.device_put(function(*given)[0], program.results[k][1] if placed else None)
         return known
 
     # -- at the end --
@@ -399,6 +402,12 @@ class _Pretended:
             if own + program.beside > self.hbm_bytes:
                 _say("%s: DOES NOT FIT beside them: it needs %.2f GiB itself, a device has %.2f GiB; a TPU would have said RESOURCE_EXHAUSTED there" %
                      (name, own / 2**30, self.hbm_bytes / 2**30))
+
+
+def _is_placed(lowered):
+    """Whether the program says where its results lie, by its arguments or itself: others go wherever what they are used with lies (an optimizer's state under
+    jax.jit(init), which reads none of the weights)."""
+    return lowered._lowering.compile_args.get("committed", True)
 
 
 def _unsaid(sharding):
