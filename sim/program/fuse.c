@@ -166,7 +166,8 @@ static bool narrows_product(const EchGraph *g, EchId id)
 static bool is_part(const EchGraph *g, EchId id)
 {
     const EchInstruction *i = ech_graph_node(g, id);
-    return g->generation > 0 && i->opcode == ECH_HLO_DYNAMIC_SLICE && ech_graph_node(g, ech_graph_operand(g, id, 0))->opcode == ECH_HLO_GET_TUPLE_ELEMENT;
+    return g->generation > 0 && i->opcode == ECH_HLO_DYNAMIC_SLICE && i->n_operands > 0 &&
+           ech_graph_node(g, ech_graph_operand(g, id, 0))->opcode == ECH_HLO_GET_TUPLE_ELEMENT;
 }
 
 /* Does making it again read no more than reading it would? Followed back through what every kernel can make. */

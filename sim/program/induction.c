@@ -400,7 +400,7 @@ bool ech_program_fills(const EchProgram *p, EchId loop, uint32_t member)
     EchStride strides[ECH_LAYOUT_MAX_RANK];
     EchId writer = root->opcode == ECH_HLO_TUPLE && member < root->n_operands ? ech_program_operand(p, root, member) : ECH_NONE, update = ECH_NONE;
     uint32_t of_several = UINT32_MAX;
-    if (writer != ECH_NONE && p->instructions[writer].opcode == ECH_HLO_GET_TUPLE_ELEMENT) {
+    if (writer != ECH_NONE && p->instructions[writer].opcode == ECH_HLO_GET_TUPLE_ELEMENT && p->instructions[writer].n_operands > 0) {
         of_several = (uint32_t)p->instructions[writer].number;
         writer = ech_program_operand(p, &p->instructions[writer], 0);
     }
@@ -417,14 +417,19 @@ bool ech_program_fills(const EchProgram *p, EchId loop, uint32_t member)
     if (!counts || first.kind != CONSTANT || first.value != 0 || e.given || part == 0 || all % part != 0 || all / part != trips)
         return false;
     /* Nothing but that touches the array in the body. */
+    bool writes = false;
     for (EchId id = body->first; id < body->first + body->n; id++) {
         const EchInstruction *i = &p->instructions[id];
-        bool carried =
-            i->opcode == ECH_HLO_GET_TUPLE_ELEMENT && i->number == member && p->instructions[ech_program_operand(p, i, 0)].opcode == ECH_HLO_PARAMETER;
+        bool carried = i->opcode == ECH_HLO_GET_TUPLE_ELEMENT && i->number == member && i->n_operands > 0 &&
+                       p->instructions[ech_program_operand(p, i, 0)].opcode == ECH_HLO_PARAMETER;
         for (EchId next = id + 1; carried && next < body->first + body->n; next++)
-            for (uint32_t o = 0; o < p->instructions[next].n_operands; o++)
-                if (ech_program_operand(p, &p->instructions[next], o) == id && !only_writes(p, next, o, 0))
+            for (uint32_t o = 0; o < p->instructions[next].n_operands; o++) {
+                if (ech_program_operand(p, &p->instructions[next], o) != id)
+                    continue;
+                if (!only_writes(p, next, o, 0))
                     return false;
+                writes |= next == writer;
+            }
     }
-    return true;
+    return writes;
 }

@@ -622,6 +622,8 @@ static bool is_part_of_stack(const EchGraph *g, EchId id)
 {
     for (unsigned step = 0; step < MAX_TURNED_STEPS; step++) {
         const EchInstruction *i = ech_graph_node(g, id);
+        if (i->n_operands == 0)
+            return false;
         if (i->opcode == ECH_HLO_DYNAMIC_SLICE)
             return ech_graph_node(g, ech_graph_operand(g, id, 0))->opcode == ECH_HLO_GET_TUPLE_ELEMENT;
         if (i->opcode != ECH_HLO_DYNAMIC_UPDATE_SLICE && !(i->opcode == ECH_HLO_RESHAPE && ech_graph_is_no_op(g, id)))
