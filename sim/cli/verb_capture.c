@@ -6,6 +6,7 @@
 #include "sim/base/units.h"
 #include "sim/cli/capture_find.h"
 #include "sim/cli/cli.h"
+#include "sim/cli/descendants.h"
 #include "sim/experiment/torch_measures.h"
 #include "sim/replay/cuda_driver.h"
 #include "sim/replay/replay.h"
@@ -42,7 +43,7 @@ static void note(int number)
     interrupted = number;
 }
 
-/* `timeout echelon capture ...` ends the command, whose capture we wait for. */
+/* `timeout echelon capture ...`, or a terminal that closes, ends the command, whose capture we wait for. */
 static void pass_on(int number)
 {
     interrupted = number;
@@ -86,7 +87,10 @@ static int wait_for(GSubprocess *child, uint64_t ended)
     return g_subprocess_get_exit_status(child);
 }
 
-/* Runs the command with what @launcher sets, once for each of @ranks[n] (NULL: once); the first exit status that is not 0. */
+/* Of SIGRTMAX, less: asks a process of the capture to write it and to end (traces/capture/pretend/record.c). */
+enum { PRETEND_END_BELOW = 3 };
+
+/* Runs the command with what @launcher sets, once for each of @ranks[n] (NULL: once); the first exit status that is not 0. What it began ends with it. */
 static int run_commands(GSubprocessLauncher *launcher, char **command, const int *ranks, guint n)
 {
     g_autoptr(GPtrArray) children = g_ptr_array_new_with_free_func(g_object_unref);
@@ -95,6 +99,9 @@ static int run_commands(GSubprocessLauncher *launcher, char **command, const int
     n_commands = 0;
     signal(SIGINT, note);
     signal(SIGTERM, pass_on);
+    if (signal(SIGHUP, pass_on) == SIG_IGN) /* nohup */
+        signal(SIGHUP, SIG_IGN);
+    g_autoptr(GArray) ours = ech_descendants_hold();
     for (guint i = 0; i < n && code == ECH_EXIT_DONE; i++) {
         g_autoptr(GError) error = NULL;
         g_autofree char *rank = ranks ? g_strdup_printf("%d", ranks[i]) : NULL;
@@ -116,6 +123,9 @@ static int run_commands(GSubprocessLauncher *launcher, char **command, const int
         if (code == ECH_EXIT_DONE)
             code = own;
     }
+    g_autofree char *left = ech_descendants_end(ours, SIGRTMAX - PRETEND_END_BELOW);
+    if (left)
+        fprintf(stderr, "echelon capture: ended what the command left running: %s\n", left);
     return code;
 }
 

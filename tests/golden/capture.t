@@ -56,6 +56,10 @@ $ cd $T && echelon capture --pretend h100-sxm -o step -- sh -c 'echo "$ECHELON_P
 id=h100-sxm;name=NVIDIA H100 80GB HBM3;bytes=84942979072;context=536870912;devices=1;links=18;major=9;minor=0;memory_bus_bits=5120;memory_clock_khz=2619000;shared=233472;multiprocessors=132;clock_khz=1980000;host_rate=63000000000;l2=52428800
 echelon capture: nothing was captured; no process of the command asked for a GPU
 exit 3
+$ cd $T && echelon capture --pretend h100-sxm -o step -- sh -c 'setsid sleep 1000 & echo $! > left; exit 3' 2>&1 | sed 's/(.*)/(PID)/'; kill -0 $(cat $T/left) 2>/dev/null || echo gone; rm $T/left
+echelon capture: ended what the command left running: sleep (PID)
+echelon capture: nothing was captured; no process of the command asked for a GPU
+gone
 $ mkdir $T/there && TMPDIR=$T/there echelon capture --pretend h100-sxm -o $T/step -- sh -c 'ls $TMPDIR | cut -d- -f1,2' 2>&1 | grep -v nothing; rmdir $T/there
 echelon-processes
 $ cd $T && echelon capture --pretend h100-sxm --set device.memories.hbm.capacity=1GiB --gpus 2 -- sh -c 'echo "$ECHELON_PRETEND_DEVICE" | tr ";" "\n" | grep -E "bytes|devices"'
