@@ -337,6 +337,51 @@ if python3 -c 'import triton.tools.tensor_descriptor' 2>/dev/null; then
   done
 fi
 
+# What a kernel in Triton moves of each array that it is given, read and written: rows of a table that it looks up, elements alone in a loop of which nobody knows how
+# often it goes round, tiles in such a one (0: not known how much).
+cat >"$work/rows.py" <<'PY'
+import torch, triton, triton.language as tl
+@triton.jit
+def count(places, counts, width, made, tokens):
+    row = tl.load(places + tl.program_id(0))
+    if row < 0:
+        return
+    for i in range(tl.load(made + tl.program_id(0)).to(tl.int32)):
+        at = counts + row * width + tl.load(tokens + tl.program_id(0))
+        tl.store(at, tl.load(at) + 1)
+@triton.jit
+def take(places, table, out, width, n: tl.constexpr):
+    row = tl.load(places + tl.program_id(0))
+    for start in range(0, width, n):
+        at = start + tl.arange(0, n)
+        tl.store(out + tl.program_id(0) * width + at, tl.load(table + row * width + at, at < width), at < width)
+@triton.jit
+def add(x, length, y, n: tl.constexpr):
+    sums = tl.zeros((n,), tl.float32)
+    for start in range(0, tl.load(length).to(tl.int32), n):
+        sums += tl.load(x + start + tl.arange(0, n))
+    tl.atomic_add(y + tl.arange(0, n), sums)
+counts, places = torch.zeros(1024, 4096, dtype=torch.int32, device="cuda"), torch.tensor([3, 5, 7, 9], dtype=torch.int32).cuda()
+tokens, known, unknown = torch.zeros(4, dtype=torch.int32, device="cuda"), torch.tensor([3, 3, 3, 3], dtype=torch.int32).cuda(), torch.rand(4, device="cuda")
+out, x, y = torch.empty(4, 4096, dtype=torch.int32, device="cuda"), torch.zeros(1 << 20, device="cuda"), torch.zeros(256, device="cuda")
+def told(*uses):
+    print("rows", *(number for how, array, bytes in uses for number in (how, array.data_ptr(), bytes)))
+count[(4,)](places, counts, 4096, known, tokens)
+told((1, places, 4 * 32), (1, known, 4 * 32), (1, tokens, 3 * 4 * 32), (1, counts, 3 * 4 * 32), (2, counts, 3 * 4 * 32))
+count[(4,)](places, counts, 4096, unknown, tokens)
+told((1, places, 4 * 32), (1, unknown, 4 * 32), (1, tokens, 4 * 32), (1, counts, 4 * 32), (2, counts, 4 * 32))
+take[(4,)](places, counts, out, 4096, 1024)
+told((1, places, 4 * 32), (1, counts, 4 * 4096 * 4), (2, out, 4 * 4096 * 4))
+add[(2,)](x, unknown, y, 256)
+told((1, unknown, 2 * 32), (1, x, 0), (1, y, 2 * 1024), (2, y, 2 * 1024))
+PY
+if python3 -c 'import triton' 2>/dev/null; then
+  TRITON_CACHE_DIR=$work/triton "$echelon" capture --pretend h100-sxm -o "$work/rows" -- python3 "$work/rows.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+  awk '$1 == "name" { number = $2; sub(/^name [0-9]* /, ""); name[number] = $0 } $1 == "kernel" { kernel = name[$5] } $1 == "uses" && kernel ~ /^"(count|take|add)"$/ { sub("uses", "rows"); print }' \
+    "$work"/rows.*.pretend >"$work/told"
+  grep '^rows' "$work/said" | diff - "$work/told" || { echo "other bytes that a kernel in Triton moves"; exit 1; }
+fi
+
 # Nor does torch.compile: of what max-autotune could try for a product the library's kernel is taken, of the element-wise kernel beside it the first choice.
 cat >"$work/most.py" <<'PY'
 import torch

@@ -553,6 +553,39 @@ START_TEST(arguments_are_found_by_what_code_says)
 }
 END_TEST
 
+/* Kernels of which Python has told what they move: of an array, or of nothing that is allocated. */
+static void launch_with_moves(void)
+{
+    void (*moves)(size_t, const uint64_t *);
+    void *found = dlsym(RTLD_DEFAULT, "pretend_moves_of"), *module, *driven;
+    NEED(found != NULL);
+    memcpy(&moves, &found, sizeof found);
+    static uint8_t elf[4096];
+    make_machine_code(elf, "k");
+    uint8_t *a, described[128] = {0};
+    int number = 5;
+    void *arguments[] = {&a, &number, described};
+    NEED(allocate((void **)&a, 4 * MIB) == 0 && load_module(&module, elf) == 0 && get_function(&driven, module, "k") == 0);
+    const uint64_t rows[] = {(uint64_t)(uintptr_t)a, 64, 0, (uint64_t)(uintptr_t)(a + MIB), 96, 32, (uint64_t)(uintptr_t)(a + 2 * MIB), 0, UINT64_MAX},
+                   nowhere[] = {(uint64_t)(uintptr_t)&number, 64, 64};
+    moves(3, rows);
+    NEED(launch_driver(driven, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
+    moves(1, nowhere);
+    NEED(launch_driver(driven, 2, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
+    moves(0, NULL);
+    NEED(launch_driver(driven, 3, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
+}
+
+START_TEST(moves_stand_for_arguments)
+{
+    g_autofree char *text = pretended(SMALL, launch_with_moves, NULL);
+    ck_assert_ptr_nonnull(
+        strstr(text, " 1 1 1 32 1 1 0\nuses 1 64214072819712 64 1 64214073868288 96 2 64214073868288 32 2 64214074916864 0\nkernel 0 0 1 2 "));
+    ck_assert_ptr_nonnull(strstr(text, " 2 1 1 32 1 1 0\nargs 0 64214072819712\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 3 1 1 32 1 1 0\nargs 0 64214072819712\n"));
+}
+END_TEST
+
 /* A kernel that is given descriptors of tensors, and one of which Python has told what it multiplies: as it is, and in a graph. */
 static void launch_with_tensor_maps(void)
 {
@@ -2051,6 +2084,7 @@ int main(void)
     tcase_add_test(tcase, code_is_chosen_as_a_driver_does);
     tcase_add_test(tcase, arguments_are_found_by_what_code_says);
     tcase_add_test(tcase, tensor_maps_and_products);
+    tcase_add_test(tcase, moves_stand_for_arguments);
     tcase_add_test(tcase, nothing_is_left_on_the_stack);
     tcase_add_test(tcase, kernels_of_cute_are_written);
     tcase_add_test(tcase, arguments_are_found_by_what_ptx_says);

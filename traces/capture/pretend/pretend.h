@@ -79,6 +79,8 @@ void pretend_use(PretendUse how, const void *address, uint64_t bytes);
 void pretend_uses(const void *const *read, size_t n_read, const void *const *written, size_t n_written);
 /* There is no such work. */
 void pretend_no_uses(void);
+/* The same of a kernel, where Python has told it. False: it has not. */
+bool pretend_use_told(void);
 /* It is a kernel: of 32 bytes, that 32 neighbours touch, where these lie apart, and dimensions by which it computes where its elements lie (0: not known). Its
  * arguments follow, if any. */
 void pretend_places(unsigned sectors, unsigned axes);

@@ -351,6 +351,34 @@ void pretend_no_uses(void)
     uses_text.n = 0;
 }
 
+/* What this thread's next kernels move. */
+static __thread struct {
+    size_t n; /* 0: not told */
+    const uint64_t *rows;
+} moved;
+
+/* For the Python hook: @n times an address, and how many bytes are read from there on and how many written (UINT64_MAX: not known how many), which live until
+ * it is told that there are none. */
+PRETEND_EXPORT void pretend_moves_of(size_t n, const uint64_t *rows)
+{
+    moved.n = n;
+    moved.rows = rows;
+}
+
+bool pretend_use_told(void)
+{
+    if (moved.n > 0)
+        uses_text.n = 0;
+    for (const uint64_t *row = moved.rows; row < moved.rows + 3 * moved.n; row += 3) {
+        const void *address = (const void *)(uintptr_t)row[0];
+        if (row[1] > 0)
+            pretend_use(PRETEND_READS, address, row[1] == UINT64_MAX ? 0 : row[1]);
+        if (row[2] > 0)
+            pretend_use(PRETEND_WRITES, address, row[2] == UINT64_MAX ? 0 : row[2]);
+    }
+    return moved.n > 0 && uses_text.n > 0;
+}
+
 void pretend_places(unsigned sectors, unsigned axes)
 {
     uses_text.n = 0;

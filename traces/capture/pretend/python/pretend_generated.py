@@ -45,6 +45,9 @@ def install(finder):
         finder.when(package + ".extend_attention", _extends, "how much SGLang's attention in Triton computes is guessed")
     finder.when("flash_attn.cute.interface", _attention, "how much FlashAttention computes is guessed")
     finder.when("vllm.v1.worker.gpu_worker", _steps_of_vllm, NO_STEPS)
+    finder.when("vllm.v1.worker.utils", _cache, "which array is the server's KV cache is not told")
+    for module in ("vllm.v1.core.kv_cache_planning", "vllm.v1.core.kv_cache_utils"):  # since 0.33, and before
+        finder.when(module, _room, "that the server has no room for its KV cache is not told")
     finder.when("sglang.srt.managers.tp_worker", _steps_of_sglang, NO_STEPS)
 
 
@@ -340,6 +343,29 @@ def _steps(kind, name, count):
         return run(worker, *args, **named)
 
     setattr(kind, name, told)
+
+
+def _cache(module):
+    make = getattr(module, "allocate_kv_cache", None)  # since 0.33
+    if make is not None:
+        module.allocate_kv_cache = functools.wraps(make)(lambda *args, **named: _within("server KV cache", make, *args, **named))
+
+
+def _room(module):
+    """What a server says that has too little memory left for its cache, of which it has asked the device for nothing yet."""
+    check = getattr(module, "_check_enough_kv_cache_memory", None)
+    if check is None or check.__module__ != module.__name__:
+        return
+
+    @functools.wraps(check)
+    def checked(*args, **named):
+        try:
+            return check(*args, **named)
+        except ValueError as error:
+            torch.cuda.nvtx.mark("server has no room: " + " ".join(str(error).split(" See http")[0].split()))
+            raise
+
+    module._check_enough_kv_cache_memory = checked
 
 
 def _steps_of_vllm(module):

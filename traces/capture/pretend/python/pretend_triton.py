@@ -1,9 +1,10 @@
-"""What a kernel written in Triton multiplies. Its own intermediate language (TTIR) has each product of tiles, `tt.dot`, with its sizes, and the loops and conditions
-around them; bounds and conditions that hang on the launch, on numbers that the kernel is given and on whole numbers in memory that are known are worked out for the
-programs of its grid, or for some of them, spread evenly. Loops that hang on anything else leave the kernel untold; of a condition that does, the side that multiplies
-is taken.
+"""What a kernel written in Triton multiplies, and what it moves of each array. Its own intermediate language (TTIR) has each product of tiles, `tt.dot`, and each tile
+that is loaded or stored, with their sizes, and the loops and conditions around them; bounds and conditions that hang on the launch, on numbers that the kernel is given
+and on whole numbers in memory that are known are worked out for the programs of its grid, or for some of them, spread evenly. Loops that hang on anything else leave
+products untold, and of how much of an array they move tiles, too; elements alone they are taken to move once. Of a condition that does, the side that multiplies, or moves, is
+taken.
 
-The pointers that it is given tell what it moves; this is what it computes."""
+A tile counts as whole, whatever its mask leaves of it, and as often as it is loaded: no more than that comes from an array, and no more than the array."""
 import ctypes
 import functools
 import math
@@ -21,14 +22,19 @@ TYPES = {"bf16": "bf16", "f16": "f16", "f32": "f32", "f64": "f64", "i8": "s8", "
 BYTES = {"i1": 1, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "bf16": 2, "f16": 2, "f32": 4, "f64": 8}
 WHOLE = {"i1": ctypes.c_uint8, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32": ctypes.c_int32, "i64": ctypes.c_int64}
 PRODUCTS = ("tt.dot", "tt.dot_scaled")
+LOADS, STORES, BOTH = ("tt.load",), ("tt.store",), ("tt.atomic_rmw", "tt.atomic_cas")
+MOVES = LOADS + STORES + BOTH
+NOT_KNOWN = (1 << 64) - 1  # how many bytes
+SECTOR = 32  # bytes: no less comes from memory
 
 _library = ctypes.PyDLL(None)
 _library.pretend_products_of.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_char_p)
+_library.pretend_moves_of.argtypes = (ctypes.c_size_t, ctypes.c_void_p)
 _library.pretend_known.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
 class Untold(Exception):
-    """What it multiplies hangs on what is not known."""
+    """What it does hangs on what is not known."""
 
 
 def _quotient(a, b):
@@ -52,15 +58,15 @@ _TILES = re.compile(r"tensor<([\dx]+)x(\w+)[^>]*> \* tensor<([\dx]+)x(\w+)[^>]*>
 
 
 class Op:
-    __slots__ = ("name", "results", "operands", "text", "regions", "own", "carried", "bounds", "dots", "needed", "settled")
+    __slots__ = ("name", "results", "operands", "text", "regions", "own", "carried", "bounds", "within", "needed", "settled")
 
-    def __init__(self, name, results, operands, text):
+    def __init__(self, name, results, operands, text, sites=()):
         self.name, self.results, self.operands, self.text = name, results, operands, text
         self.regions = []  # lists of ops
         self.own, self.carried, self.bounds = None, [], ()  # a loop's: its number, pairs of names inside and outside, and where it begins and ends, and its step
-        self.dots = name in PRODUCTS  # or what is in it multiplies tiles
+        self.within = name in sites  # or what is in it
         self.needed = False
-        self.settled = False  # a loop of which each round multiplies as much
+        self.settled = False  # a loop of which each round does as much
         if name == "scf.for":
             head = _FOR.match(text)
             self.own, *self.bounds = head.groups()
@@ -86,7 +92,8 @@ def _arguments(label):
 
 
 class _Parser:
-    def __init__(self, text):
+    def __init__(self, text, sites):
+        self.sites = sites
         self.lines = iter([_line(line) for line in text.split("\n")])
 
     def blocks(self):
@@ -112,7 +119,7 @@ class _Parser:
                 continue
             base, several, name = match.groups()
             results = [] if base is None else [base] if several is None else ["%s#%d" % (base, i) for i in range(int(several))]
-            op = Op(name, results, _NAME.findall(line[match.end():]), line[match.end():])
+            op = Op(name, results, _NAME.findall(line[match.end():]), line[match.end():], self.sites)
             ops.append(op)
             if line.endswith("({"):
                 self.skip()
@@ -124,7 +131,7 @@ class _Parser:
                     region, line = self.ops()
                     region.insert(0, given)
                 op.regions.append(region)
-                op.dots |= any(inner.dots for inner in region)
+                op.within |= any(inner.within for inner in region)
         raise Untold
 
     def skip(self):
@@ -136,14 +143,15 @@ class _Parser:
 
 
 class Kernel:
-    """A kernel's loops and products, as far as its products hang on them."""
+    """A kernel's loops and conditions, as far as operations of @sites' names hang on them. @summed: what a launch is told of, of how often those are done."""
 
-    def __init__(self, text):
+    def __init__(self, text, sites, summed):
         if "tt.call" in text:
             raise Untold  # functions that are called
-        self.seen = {}  # what a launch is like -> what it multiplies, and what was read in memory to tell that
-        self.blocks = _Parser(text).blocks()
-        self.wanted = set()  # names of what bounds and conditions around products hang on
+        self.sites, self.summed = sites, summed
+        self.seen = {}  # what a launch is like -> what it is told of, and what was read in memory to tell that
+        self.blocks = _Parser(text, sites).blocks()
+        self.wanted = set()  # names of what bounds and conditions around them hang on
         before = -1
         while before != len(self.wanted):
             before = len(self.wanted)
@@ -161,7 +169,7 @@ class Kernel:
 
     def want(self, ops):
         for op in ops:
-            if op.name in PRODUCTS or not (op.dots or op.name.startswith("cf.") or not self.wanted.isdisjoint(op.results)):
+            if op.name in self.sites and self.wanted.isdisjoint(op.results) or not (op.within or op.name.startswith("cf.") or not self.wanted.isdisjoint(op.results)):
                 continue
             op.needed = True
             if op.name == "scf.for":
@@ -181,20 +189,20 @@ class Kernel:
             for region in op.regions:
                 self.want(region)
 
-    def told(self, given, grid, stages):
-        """As _told(), of a launch."""
+    def told(self, given, grid):
+        """Of a launch."""
         key = grid, tuple((name, value) for name, value in given.items() if "%" + name in self.wanted)
         told, read = self.seen.get(key, (None, {}))
         if told is None or any(_read(*place) != value for place, value in read.items()):
-            counts, read = self.products(given, grid)
-            told = _told(self, counts, stages)
+            counts, read = self.counts(given, grid)
+            told = self.summed(self, counts)
             if len(self.seen) >= KEPT:
                 self.seen.clear()
             self.seen[key] = told, read
         return told
 
-    def products(self, given, grid):
-        """Of each product of tiles how often all programs make it, and how often they enter the loop around it; and what was read in memory."""
+    def counts(self, given, grid):
+        """Of each site how often all programs come to it (infinite: it is not known), and how often they enter the loop around it; and what was read in memory."""
         sizes = [size if axis in self.axes else 1 for axis, size in zip("xyz", grid)]
         all = math.prod(sizes)
         step = next(step for step in range(int(all * 0.618) + 1, all + 2) if math.gcd(step, all) == 1)  # spread evenly, however far we come
@@ -223,7 +231,7 @@ class _Run:
 
     def __init__(self, kernel, given, grid):
         self.kernel, self.given, self.grid = kernel, {"%" + name: value for name, value in given.items()}, grid
-        self.counts = {}  # product of tiles -> [times, entered]
+        self.counts = {}  # site -> [times, entered]
         self.read = {}  # type and address -> value
         self.steps = 0
 
@@ -244,7 +252,7 @@ class _Run:
             if op.name == "cf.cond_br":
                 condition = self.values.get(op.operands[0])
                 if condition is None:  # an early end is not taken
-                    condition = any(inner.dots for inner in self.kernel.blocks[ways[0][0]])
+                    condition = any(inner.within for inner in self.kernel.blocks[ways[0][0]])
                 taken = 0 if condition else 1
             label, handed = ways[taken]
             self.hand(self.kernel.blocks[label][0].results, [self.values.get(name) for name in _NAME.findall(handed)])
@@ -267,7 +275,7 @@ class _Run:
         return [self.values.get(name) for name in op.handed_on(which)]
 
     def one(self, op, times, entered):
-        if op.name in PRODUCTS:
+        if op.name in self.kernel.sites:
             site = self.counts.setdefault(op, [0, 0])
             site[0] += times
             site[1] += entered
@@ -290,15 +298,14 @@ class _Run:
         first, end, step = (self.values.get(name) for name in op.bounds)
         inside, outside = [inner for inner, _ in op.carried], [outer for _, outer in op.carried]
         if None in (first, end, step) or step <= 0:
-            if op.dots:
-                raise Untold
-            self.hand(op.results, [None] * len(op.results))
+            self.untold(op, times)
             return
         rounds = max(0, -(-(end - first) // step))
         self.hand(inside, [self.values.get(name) for name in outside])
         hands_on = any(self.values.get(name) is not None for name in inside if name in self.kernel.wanted)
         if rounds > ROUNDS and hands_on and not op.settled:
-            raise Untold
+            self.untold(op, times)
+            return
         most = 1 if op.settled else rounds if hands_on else SOME
         looked_at = range(rounds) if rounds <= most else [(2 * i + 1) * rounds // (2 * most) for i in range(most)]
         for i in looked_at:
@@ -311,18 +318,29 @@ class _Run:
         for _ in range(ROUNDS):
             goes_on, *handed = self.region(op, 0, times, times)
             if goes_on is None:
-                raise Untold
+                self.untold(op, times)
+                return
             if not goes_on:
                 self.hand(op.results, handed)
                 return
             self.hand(op.regions[1][0].results, handed)
             self.hand([inner for inner, _ in op.carried], self.region(op, 1, times, times))
-        raise Untold
+        self.untold(op, times)
+
+    def untold(self, loop, times):
+        """How often it goes round is not known."""
+        if self.kernel.sites is PRODUCTS and loop.within:
+            raise Untold
+        for op in self.kernel.every(loop.regions):
+            if op.name in self.kernel.sites:
+                site = self.counts.setdefault(op, [0, 0])
+                site[:] = (site[0] + times, site[1] + times) if _shape(op) == () else (math.inf, math.inf)
+        self.hand(loop.results, [None] * len(loop.results))
 
     def branch(self, op, times, entered):
         condition = self.values.get(op.operands[0])
         which = 0 if condition or condition is None else 1
-        if condition is None and not any(inner.dots for inner in op.regions[0]) and len(op.regions) > 1 and any(inner.dots for inner in op.regions[1]):
+        if condition is None and not any(inner.within for inner in op.regions[0]) and len(op.regions) > 1 and any(inner.within for inner in op.regions[1]):
             which = 1
         handed = self.region(op, which, times, entered) if which < len(op.regions) else []
         self.hand(op.results, handed if condition is not None else [None] * len(op.results))
@@ -387,7 +405,7 @@ def _attends(region, sites):
     return False
 
 
-def _told(kernel, sites, stages):
+def _multiplied(kernel, sites):
     """(operations, their type, the launch as that of one product, or of attention; or "")."""
     if not sites:
         return 0, "", ""
@@ -410,7 +428,67 @@ def _told(kernel, sites, stages):
     rows = next((rows for rows in range(math.isqrt(tiles), 0, -1) if tiles % rows == 0 or math.isqrt(tiles) - rows > 4096), 1)  # as square as their number lets it be
     launch = "product=1x%dx%dx%d operand_bytes=%d class=product tile=%dx%dx%d" % (
         rows * m, -(-tiles // rows) * n, deep, {"tf32": 4, "f32": 4, "bf16": 2, "f16": 2}.get(kind, 1), m, n, k)
-    return operations, kind, launch + (" stages=%d" % min(stages, 255) if stages > 0 else "")
+    return operations, kind, launch + (" stages=%d" % min(kernel.stages, 255) if kernel.stages > 0 else "")
+
+
+_PASSED_ON = ("tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.reshape", "tt.trans", "tt.bitcast", "tt.advance", "tt.make_tensor_ptr")
+
+
+def _array_of(kernel, pointer):
+    """The name of the argument that a pointer, or a tile of them, was computed from; None: it is another's."""
+    for _ in range(len(kernel.made)):
+        op = kernel.made.get(pointer)
+        if op is None:
+            return pointer
+        if isinstance(op, str):  # what a loop begins with
+            pointer = op
+        elif op.name in _PASSED_ON and op.operands:
+            pointer = op.operands[0]
+        else:
+            return None
+    return None
+
+
+def _made(kernel):
+    """name -> the operation that makes it, or the name that a loop's own begins with."""
+    made = {}
+    for op in kernel.every(kernel.blocks.values()):
+        made.update((name, op) for name in op.results)
+        if op.name in ("scf.for", "scf.while"):
+            made.update(op.carried)
+            if op.name == "scf.for":
+                made.update(zip(op.results, (outer for _, outer in op.carried)))
+    return made
+
+
+_POINTERS = re.compile(r"(?:tensor<([\dx]+)x)?!tt\.ptr<(?:tensor<([\dx]+)x)?(\w+)")
+
+
+def _shape(op):
+    """Of a tile that is loaded or stored, told by the type of its pointers; () of an element alone."""
+    match = _POINTERS.search(op.text)
+    if not match:
+        raise Untold
+    sizes = match.group(1) or match.group(2)
+    return tuple(int(size) for size in sizes.split("x")) if sizes else ()
+
+
+def _tile_bytes(op):
+    kind = _POINTERS.search(op.text).group(3)
+    return max(math.prod(_shape(op)) * (1 if kind.startswith("f8") else BYTES[kind]), SECTOR)
+
+
+def _moved(kernel, sites):
+    """Argument -> [bytes that are read of it, and written]; infinite: not known how many."""
+    kernel.made = kernel.made or _made(kernel)
+    moved = {}
+    for op, (times, _) in sites.items():
+        array = _array_of(kernel, op.operands[0])
+        each = moved.setdefault(array, [0, 0])
+        for i, kinds in enumerate((LOADS + BOTH, STORES + BOTH)):
+            each[i] += times * _tile_bytes(op) if op.name in kinds else 0
+    moved.pop(None, None)
+    return moved
 
 
 def _numbers(names, values):
@@ -434,48 +512,83 @@ def _numbers(names, values):
     return given
 
 
-_kernels = {}  # text -> Kernel; None: it multiplies nothing
+class _Written:
+    """A kernel that was written in Triton: what it multiplies (None: nothing, or it is not told), and what it moves (likewise)."""
+
+    def __init__(self, name, text, stages, generated):
+        self.name = name
+        self.products = self.kernel(text, PRODUCTS, _multiplied, "how much Triton's %s multiplies is not told (%s): it counts for the bytes of its arrays alone") if "tt.dot" in text else None
+        # What TorchInductor generates is told of by its sizes; descriptors are no pointers.
+        told = generated or "tensordesc" in text or "tt.descriptor" in text or "tt.experimental" in text
+        self.moves = None if told else self.kernel(text, MOVES, _moved, "what Triton's %s moves is not told (%s): it counts for all of its arrays")
+        for kernel in (self.products, self.moves):
+            if kernel is not None:
+                kernel.stages, kernel.made = stages, None
+
+    def kernel(self, text, sites, summed, said):
+        try:
+            return Kernel(text, sites, summed)
+        except Exception as error:
+            self.say(said, "it calls functions that are compiled apart" if isinstance(error, Untold) else "%s: %s" % (type(error).__name__, error))
+            return None
+
+    def say(self, said, why):
+        if (self.name, said) not in _said:
+            _said.add((self.name, said))
+            sys.stderr.write("echelon capture: " + said % (self.name, why) + "\n")
+
+    def launch(self, names, values, grid, launch):
+        """Launches it, telling what it multiplies and moves."""
+        given = _numbers(names, values)
+        multiplied = moved = None
+        if self.products is not None:
+            multiplied = self.told(self.products, given, grid, "how much Triton's %s multiplies is not told (%s): it counts for the bytes of its arrays alone")
+        if self.moves is not None and given:
+            moved = self.told(self.moves, given, grid, "what Triton's %s moves is not told (%s): it counts for all of its arrays")
+        told = []  # which live as long as the launch
+        if multiplied and multiplied[0] > 0:
+            operations, *texts = multiplied
+            told += [text.encode() for text in texts]
+            _library.pretend_products_of(operations, *told)
+        if moved:
+            rows = [(given[name[1:]], *(_whole(bytes) for bytes in each)) for name, each in moved.items() if type(given.get(name[1:])) is int]
+            told.append((ctypes.c_uint64 * (3 * len(rows)))(*(number for row in rows for number in row)))
+            _library.pretend_moves_of(len(rows), told[-1])
+        try:
+            return launch()
+        finally:
+            if told:
+                _library.pretend_products_of(0, None, None)
+                _library.pretend_moves_of(0, None)
+
+    def told(self, kernel, given, grid, said):
+        try:
+            return kernel.told(given, grid)
+        except Untold:
+            self.say(said, "its loops hang on what is computed")
+        except Exception as error:
+            self.say(said, "%s: %s" % (type(error).__name__, error))
+        return None
+
+
+def _whole(bytes):
+    return NOT_KNOWN if bytes == math.inf else int(bytes)
+
+
+_kernels = {}  # text -> _Written; None: there is nothing to be told of it
 _said = set()
 
 
-def _say(name, why):
-    if name not in _said:
-        _said.add(name)
-        sys.stderr.write("echelon capture: how much Triton's %s multiplies is not told (%s): it counts for the bytes of its arrays alone\n" % (name, why))
-
-
-def _kernel_of(name, text):
+def _kernel_of(name, text, stages, generated):
     if text not in _kernels:
-        _kernels[text] = None
-        try:
-            if "tt.dot" in text:
-                _kernels[text] = Kernel(text)
-        except Exception as error:
-            _say(name, "it calls functions that are compiled apart" if isinstance(error, Untold) else "%s: %s" % (type(error).__name__, error))
+        written = _Written(name, text, stages, generated) if text else None
+        _kernels[text] = written if written is not None and (written.products is not None or written.moves is not None) else None
     return _kernels[text]
 
 
-def _launch(kernel, name, names, values, grid, stages, launch):
-    """Launches it, telling what it multiplies."""
-    operations = 0
-    try:
-        operations, kind, text = kernel.told(_numbers(names, values), grid, stages or 0)
-    except Untold:
-        _say(name, "its loops hang on what is computed")
-    except Exception as error:
-        _say(name, "%s: %s" % (type(error).__name__, error))
-    if operations == 0:
-        return launch()
-    kind, text = kind.encode(), text.encode()  # which live as long as the launch
-    _library.pretend_products_of(operations, kind, text)
-    try:
-        return launch()
-    finally:
-        _library.pretend_products_of(0, None, None)
-
-
 def _telling(compiled, launch):
-    kernel = _kernel_of(compiled.name, compiled.asm.get("ttir", ""))
+    generated = compiled.name.startswith("triton_")
+    kernel = _kernel_of(compiled.name, compiled.asm.get("ttir", ""), getattr(compiled.metadata, "num_stages", 0) or 0, generated)
     if kernel is None:
         return launch
     function = getattr(compiled.src, "fn", None)
@@ -485,13 +598,13 @@ def _telling(compiled, launch):
     def told(x, y, z, *rest):
         values = rest[6:]  # behind the stream, the function, two kinds of what it is like, and who is called before and after
         of = names if len(values) == len(names) else varying if len(values) == len(varying) else []
-        return _launch(kernel, compiled.name, of, values, (x, y, z), getattr(compiled.metadata, "num_stages", 0), lambda: launch(x, y, z, *rest))
+        return kernel.launch(of, values, (x, y, z), lambda: launch(x, y, z, *rest))
 
     return told
 
 
 def install(finder):
-    finder.when("triton.compiler.compiler", _compiled, "what kernels in Triton multiply is not told")
+    finder.when("triton.compiler.compiler", _compiled, "what kernels in Triton multiply and move is not told")
     finder.when("torch._inductor.runtime.static_triton_launcher", _static, "what compiled kernels in Triton multiply is not told")
 
 
@@ -519,16 +632,16 @@ def _static(module):
     def made(self, kernel, *rest, **named):
         make(self, kernel, *rest, **named)
         text = kernel.asm.get("ttir", "")
-        if "tt.dot" in text:
-            self.echelon_multiplies = (text, getattr(kernel.metadata, "num_stages", 0))
+        if "tt.dot" in text or not kernel.name.startswith("triton_"):
+            self.echelon_text = (text, getattr(kernel.metadata, "num_stages", 0) or 0)
 
     @functools.wraps(launch)
     def run(self, x, y, z, stream, *values):
-        text, stages = getattr(self, "echelon_multiplies", ("", 0))
-        kernel = _kernel_of(self.name, text) if text else None
+        text, stages = getattr(self, "echelon_text", ("", 0))
+        kernel = _kernel_of(self.name, text, stages, self.name.startswith("triton_")) if text else None
         if kernel is None:
             return launch(self, x, y, z, stream, *values)
         names = [name for i, name in enumerate(self.arg_names) if i not in self.full_constexprs and name not in self.full_constexprs]
-        return _launch(kernel, self.name, names if len(names) == len(values) else [], values, (x, y, z), stages, lambda: launch(self, x, y, z, stream, *values))
+        return kernel.launch(names if len(names) == len(values) else [], values, (x, y, z), lambda: launch(self, x, y, z, stream, *values))
 
     kind.__init__, kind.run = made, run
