@@ -10,6 +10,7 @@
 #include "sim/experiment/torch_measures.h"
 #include "sim/replay/cuda_driver.h"
 #include "sim/replay/replay.h"
+#include "sim/trace/ranges.h"
 
 #include <dlfcn.h>
 #include <errno.h>
@@ -340,15 +341,27 @@ static uint64_t number_of_line(const char *line, unsigned index)
     return number;
 }
 
+/* The end of a capture, of what a program still does when it ends, frees and copies by the thousand. Owned by the caller; "": there is none. */
+static char *end_of(const char *path)
+{
+    enum { LAST = 4 << 20 }; /* bytes */
+    g_autoptr(GMappedFile) file = g_mapped_file_new(path, FALSE, NULL);
+    gsize n = file ? g_mapped_file_get_length(file) : 0, looked = MIN(n, (gsize)LAST);
+    return looked == 0 ? g_strdup("") : g_strndup(g_mapped_file_get_contents(file) + (n - looked), looked); /* a text has no zeros */
+}
+
+/* What a server said of its cache and ended, which stands far above, behind what its processes print of where they were. Owned by the caller, or NULL. */
+static char *no_room(const char *path)
+{
+    g_autofree char *last = end_of(path);
+    const char *said = g_strrstr(last, "\"" ECH_MARK_NO_ROOM), *at = said ? said + 1 : NULL;
+    return at ? g_strndup(at, strcspn(at, "\"\n")) : NULL;
+}
+
 /* Whether one of the last things that the program asked for was memory that was not there, nor once it had given back what it kept. */
 static bool ran_out(const char *path)
 {
-    enum { LAST = 4 << 20 }; /* bytes: what a program still does when it ends, frees and copies by the thousand */
-    g_autoptr(GMappedFile) file = g_mapped_file_new(path, FALSE, NULL);
-    gsize n = file ? g_mapped_file_get_length(file) : 0, looked = MIN(n, (gsize)LAST);
-    if (looked == 0)
-        return false;
-    g_autofree char *last = g_strndup(g_mapped_file_get_contents(file) + (n - looked), looked); /* a text has no zeros */
+    g_autofree char *last = end_of(path);
     const char *refused = g_strrstr(last, "\nrefused ");
     if (!refused)
         return false;
@@ -580,6 +593,11 @@ static int pretend(const Words *w)
                                      : "no process of the command asked for a GPU");
     if (!tpu && captured.runs->len > 1 && captured.runs->len <= ECH_MAX_RANKS && captured.programs->len == 0)
         tell_ranks(w, &captured);
+    for (guint i = 0; i < captured.runs->len && captured.code != ECH_EXIT_DONE; i++) {
+        g_autofree char *said = no_room(captured.runs->pdata[i]);
+        if (said)
+            fprintf(stderr, "echelon capture: the %s\n", said);
+    }
     if (captured.ran_out)
         advise(&captured, w->prefix, word, options->str, w->command);
     return captured.code;

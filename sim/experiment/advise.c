@@ -1109,6 +1109,8 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
         const char *remark = json_array_get_string_element(remarks, i);
         if (g_str_has_prefix(remark, ECH_REMARK_OPTIMIZER))
             g_ptr_array_add(said, g_strdup_printf("%s.", remark));
+        if (g_str_has_prefix(remark, ECH_REMARK_CACHE))
+            g_ptr_array_insert(said, 0, g_strdup_printf("T%s.", remark + 1));
     }
     g_ptr_array_add(said, NULL);
     a->advice->holds = g_strdupv((char **)said->pdata);
@@ -1185,10 +1187,15 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     EchRanOut ran;
     if (ech_report_ran_out(&report, &ran)) {
         g_free(ran.line);
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "the program ran out of memory when it was captured, and what it needs in all is not known; expected one that was captured with room: "
-                    "'echelon capture --pretend %s --set device.memories.hbm.capacity=1TiB'",
-                    result->device->name);
+        if (ran.said)
+            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                        "the server stopped when it was captured, and what a step of it takes is not known; expected one that came to serve. It said: %s",
+                        ran.said);
+        else
+            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
+                        "the program ran out of memory when it was captured, and what it needs in all is not known; expected one that was captured with room: "
+                        "'echelon capture --pretend %s --set device.memories.hbm.capacity=1TiB'",
+                        result->device->name);
         return false;
     }
     g_autoptr(JsonNode) node = json_of(result);

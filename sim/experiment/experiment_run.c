@@ -476,6 +476,49 @@ static void remark_optimizer(const EchTrace *trace, EchDiag *diag)
             size, fuses ? "fused=True makes none, " : "", fuses ? "" : "makes ");
 }
 
+/* A server's cache is as large as the memory of the device on which it was captured, and tells nothing of what it needs on another. */
+static void remark_cache(const EchTrace *trace, const EchDevice *device, EchDiag *diag)
+{
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    EchBytes cache = 0, live = 0, most = 0;
+    EchId memory = ECH_NONE;
+    for (size_t b = 0; b < ech_trace_n_buffers(trace); b++) {
+        if (buffers[b].role != ECH_ROLE_KV_CACHE)
+            continue;
+        cache = ech_bytes_add(cache, buffers[b].bytes);
+        memory = buffers[b].memory;
+    }
+    if (cache == 0)
+        return;
+    for (size_t b = 0; b < ech_trace_n_buffers(trace); b++)
+        if (buffers[b].resident && buffers[b].memory == memory && buffers[b].alias_of == ECH_NONE && buffers[b].role != ECH_ROLE_KV_CACHE)
+            live = ech_bytes_add(live, buffers[b].bytes);
+    most = live;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || buffers[op->target].memory != memory || buffers[op->target].role == ECH_ROLE_KV_CACHE)
+            continue;
+        live = op->kind == ECH_OP_ALLOC ? ech_bytes_add(live, buffers[op->target].bytes) : live - MIN(live, buffers[op->target].bytes);
+        most = MAX(most, live);
+    }
+    const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
+    const char *captured_on = ech_trace_get_property(trace, "pretended_device");
+    EchBytes room = hbm ? (hbm->available ? hbm->available : hbm->capacity) : 0;
+    g_autofree char *size = ech_format_bytes(cache), *beside = ech_format_bytes(most), *all = ech_format_bytes(room),
+                    *left = ech_format_bytes(room > most ? room - most : 0);
+    if (!captured_on || strcmp(captured_on, device->name) == 0)
+        ech_diag_remark(diag,
+                        ECH_REMARK_CACHE ", %s, takes what its share of the memory leaves (vLLM: --gpu-memory-utilization): beside it %s are needed at most, "
+                                         "and a smaller share makes it smaller",
+                        size, beside);
+    else
+        ech_diag_remark(diag,
+                        ECH_REMARK_CACHE
+                        ", %s, is what its share of %s's memory left: beside it %s are needed at most, which here leaves %s%s of %s for it; how "
+                        "many tokens have room there tells 'echelon capture --pretend %s'",
+                        size, captured_on, beside, room > most ? "up to " : "", room > most ? left : "nothing", all, device->name);
+}
+
 /* Weights and optimizer state that each device has whole where hooks of PyTorch's sum gradients up over them (DistributedDataParallel). */
 #define ALIKE_WORTH_TELLING ((EchBytes)256 << 20)
 
@@ -606,6 +649,7 @@ static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchT
     }
     remark_pinning(trace, diag);
     remark_optimizer(trace, diag);
+    remark_cache(trace, device, diag);
     remark_alike(trace, diag);
     const EchMemory *pageable = ech_device_memory_kind(device, ECH_MEM_HOST_PAGEABLE);
     bool of_one = n > 1 || text || (n > 0 && ech_trace_is_of_several(trace));

@@ -185,6 +185,8 @@ static bool is_state(const Roles *r, const Life *life)
 static EchRole role_of(const Roles *r, const Life *life, bool state)
 {
     bool backward = (life->made & IN_BACKWARD) != 0;
+    if (life->maker != ECH_NONE && strstr(ech_trace_builder_peek_string(r->builder, life->maker), ECH_RANGE_CACHE))
+        return ECH_ROLE_KV_CACHE;
     if (life->given && !(life->made & IN_MODULE) && !backward)
         return ECH_ROLE_INPUT;
     if (state)
@@ -230,6 +232,7 @@ void ech_roles_infer(EchTraceBuilder *builder, const GArray *given)
             continue;
         bool state = is_state(&r, &lives[b]);
         buffer->role = (uint8_t)role_of(&r, &lives[b], state);
-        add_module(builder, b, state ? lives[b].reader : lives[b].maker);
+        if (buffer->role != ECH_ROLE_KV_CACHE) /* all layers' */
+            add_module(builder, b, state ? lives[b].reader : lives[b].maker);
     }
 }

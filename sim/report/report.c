@@ -175,7 +175,14 @@ static bool find_refusals(const EchReport *report, Refusals *ret)
 bool ech_report_ran_out(const EchReport *report, EchRanOut *ret)
 {
     Refusals refusals;
-    if (!find_refusals(report, &refusals) || !refusals.last)
+    if (!find_refusals(report, &refusals))
+        return false;
+    const char *said = ech_trace_get_property(report->trace, ECH_TRACE_NO_ROOM);
+    if (said) {
+        *ret = (EchRanOut){.capacity = refusals.capacity, .said = said, .here = refusals.memory->available <= refusals.capacity};
+        return true;
+    }
+    if (!refusals.last)
         return false;
     const EchMemoryRun *run = ech_report_memory(report->run, refusals.memory->name);
     *ret = (EchRanOut){.asked = refusals.last->bytes,

@@ -92,6 +92,7 @@ typedef struct {
     EchBytes asked, live, held, left; /**< What was refused; in use, held by the allocator and free on the device then. */
     EchBytes capacity;                /**< Of the device that was not there. */
     char *line;                       /**< "model.py:29" that asked, or NULL. Owned. */
+    const char *said;                 /**< A server's words, which asked for nothing, but found too little left for its cache; else NULL. Borrowed. */
     bool here;                        /**< It is said of the report's device. */
 } EchRanOut;
 /** False, and *ret untouched, where it did not, or where the program went on. */
