@@ -134,6 +134,7 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
 #define HOST_SOME                                                                                                                                              \
     "from_pretrained(..., device_map=\"auto\", max_memory={0: ..., \"cpu\": ...}), or accelerate's infer_auto_device_map and dispatch_model; of vLLM and "     \
     "SGLang --cpu-offload-gb"
+#define HOST_SERVED "--cpu-offload-gb, in GiB, of vLLM and SGLang"
 #define HOST_CACHE "a cache of transformers' with offloading=True, generate(cache_implementation=\"offloaded\")"
 
 #define GROWING "pytorch:expandable_segments:True"
@@ -338,6 +339,7 @@ typedef struct {
     GArray *trials;         /* Trial */
     bool pytorch, xla, tpu; /* what was captured; xla, and for a TPU */
     bool tensorflow;        /* xla, for TensorFlow */
+    bool serves;            /* There is a server's KV cache. */
     bool trains;            /* PyTorch has a backward pass to run, or an optimizer; */
     bool twice;             /* and differentiates a gradient, too; */
     bool lists;             /* and its optimizer takes all parameters at once. */
@@ -928,6 +930,10 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL;
     if ((compiled && !a->xla) || (of_blocks && !a->advice->blocks) || (!of_blocks && a->advice->blocks && g_str_has_prefix(first, remat)))
         return NULL; /* checkpoint() takes modules, not arrays */
+    if (a->serves && m->in_inference && strcmp(m->in_inference, HOST_CACHE) == 0)
+        return NULL; /* a server's attention reads it where it is; what it keeps on the host is besides */
+    if (a->serves && m->in_inference && (strcmp(m->in_inference, HOST_WEIGHTS) == 0 || strcmp(m->in_inference, HOST_SOME) == 0))
+        return HOST_SERVED;
     if (a->tensorflow)
         return code_in_tensorflow(m);
     return !a->pytorch ? m->in_jax : a->trains ? m->in_pytorch : m->in_inference;
@@ -1157,6 +1163,8 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         return false;
     a->pytorch = is_pytorch(result);
     a->trains = is_training(result);
+    for (size_t i = 0; i < ech_trace_n_buffers(result->trace); i++)
+        a->serves |= ech_trace_buffers(result->trace)[i].role == ECH_ROLE_KV_CACHE;
     a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
     a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
     a->xla = result->program != NULL;

@@ -502,11 +502,12 @@ static void remark_cache(const EchTrace *trace, const EchDevice *device, EchDiag
         most = MAX(most, live);
     }
     const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
-    const char *captured_on = ech_trace_get_property(trace, "pretended_device");
-    EchBytes room = hbm ? (hbm->available ? hbm->available : hbm->capacity) : 0;
-    g_autofree char *size = ech_format_bytes(cache), *beside = ech_format_bytes(most), *all = ech_format_bytes(room),
+    const char *captured_on = ech_trace_get_property(trace, "pretended_device"), *pretended = ech_trace_get_property(trace, "pretended_bytes");
+    EchBytes all = hbm ? (hbm->available ? hbm->available : hbm->capacity) : 0, context = ech_device_context(device), room = all - MIN(all, context), there = 0;
+    bool told = captured_on && pretended && ech_parse_u64(pretended, &there, NULL);
+    g_autofree char *size = ech_format_bytes(cache), *beside = ech_format_bytes(most), *here = ech_format_bytes(room), *whole = ech_format_bytes(there),
                     *left = ech_format_bytes(room > most ? room - most : 0);
-    if (!captured_on || strcmp(captured_on, device->name) == 0)
+    if (!told || (strcmp(captured_on, device->name) == 0 && there <= all))
         ech_diag_remark(diag,
                         ECH_REMARK_CACHE ", %s, takes what its share of the memory leaves (vLLM: --gpu-memory-utilization): beside it %s are needed at most, "
                                          "and a smaller share makes it smaller",
@@ -514,9 +515,9 @@ static void remark_cache(const EchTrace *trace, const EchDevice *device, EchDiag
     else
         ech_diag_remark(diag,
                         ECH_REMARK_CACHE
-                        ", %s, is what its share of %s's memory left: beside it %s are needed at most, which here leaves %s%s of %s for it; how "
-                        "many tokens have room there tells 'echelon capture --pretend %s'",
-                        size, captured_on, beside, room > most ? "up to " : "", room > most ? left : "nothing", all, device->name);
+                        ", %s, is what its share of %s left (%s): beside it %s are needed at most, which here leaves %s%s of %s for it; 'echelon "
+                        "capture --pretend %s' tells how many tokens that is",
+                        size, whole, captured_on, beside, room > most ? "up to " : "", room > most ? left : "nothing", here, device->name);
 }
 
 /* Weights and optimizer state that each device has whole where hooks of PyTorch's sum gradients up over them (DistributedDataParallel). */

@@ -26,7 +26,8 @@ typedef struct {
     uint8_t *of_ops;    /* Per op, if it uses anything: where it is; per FREE: where what uses anything behind it is. */
     Life *lives;
     GArray *steps;       /* EchId: the first op of each step of an optimizer; of several, of the one that ends the program's. */
-    EchId first_forward; /* The first op within a module. */
+    EchId first_forward; /* The first op within a module, */
+    EchId last_forward;  /* and the last; ECH_NONE both. */
 } Roles;
 
 static uint8_t place_of(Roles *r, EchId stack)
@@ -113,6 +114,8 @@ static void walk(Roles *r)
         forward |= (place & (IN_MODULE | IN_BACKWARD)) == IN_MODULE || (r->first_forward == ECH_NONE && !(place & IN_OPTIMIZER));
         if ((place & IN_MODULE) && r->first_forward == ECH_NONE)
             r->first_forward = i;
+        if (place & IN_MODULE)
+            r->last_forward = i;
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
             const EchUse *use = ech_trace_builder_peek_use(r->builder, u);
             note_use(&r->lives[use->buffer], op, use, place);
@@ -177,9 +180,11 @@ static bool is_state(const Roles *r, const Life *life)
     guint first = life->alloc == ECH_NONE ? 0 : step_after(r->steps, life->alloc);
     if (first + 1 < r->steps->len && (stays || life->free > g_array_index(r->steps, EchId, first + 1)))
         return true;
-    if (!stays)
-        return false;
-    return life->stepped || (r->steps->len < 2 && r->first_forward != ECH_NONE && (life->alloc == ECH_NONE || life->alloc < r->first_forward));
+    if (stays && life->stepped)
+        return true;
+    /* What is let go behind the last module goes with the program, as with a server that is shut down. */
+    bool before = r->first_forward != ECH_NONE && (life->alloc == ECH_NONE || life->alloc < r->first_forward);
+    return before && r->steps->len < 2 && (stays || life->free > r->last_forward);
 }
 
 static EchRole role_of(const Roles *r, const Life *life, bool state)
@@ -222,7 +227,7 @@ void ech_roles_infer(EchTraceBuilder *builder, const GArray *given)
     for (guint k = 0; k < given->len; k++)
         lives[g_array_index(given, EchId, k)].given = true;
     g_autofree uint8_t *of_ops = g_new0(uint8_t, ech_trace_builder_n_ops(builder) + 1);
-    Roles r = {.builder = builder, .places = places, .of_ops = of_ops, .lives = lives, .steps = steps, .first_forward = ECH_NONE};
+    Roles r = {.builder = builder, .places = places, .of_ops = of_ops, .lives = lives, .steps = steps, .first_forward = ECH_NONE, .last_forward = ECH_NONE};
     place_ops(&r);
     walk(&r);
     keep_steps_of_program(&r);

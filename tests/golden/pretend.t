@@ -315,3 +315,26 @@ $ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 85899345920 0 1 \"h100-
    1  weights on host, as many as needed   1.49 GiB   480 MiB  10.9 ms    x3.623
    2  weights on host                      10.0 MiB  1.95 GiB  41.4 ms   x13.807
 
+$ for d in h100-sxm l4; do echelon run --trace tests/golden/data/server_cache.pretend --device $d --engine native | grep -E 'of 7|FIT|kv_cache|KV'; echelon advise tests/golden/data/server_cache.pretend --device $d | grep -E 'server|KV|on host'; done; sed 's/^device 84942979072/device 1099511627776/' tests/golden/data/server_cache.pretend >$T/large.pretend; echelon run --trace $T/large.pretend --device h100-sxm --engine native | grep 'KV cache,'
+  It fits. hbm 71 GiB of 78.6 GiB (90 %)
+        55 GiB  cudaMalloc  kv_cache
+  - the server's KV cache, 55 GiB, takes what its share of the memory leaves (vLLM: --gpu-memory-utilization): beside it 16 GiB are needed at most, and a smaller share makes it smaller
+server_cache.pretend on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
+  The server's KV cache, 55 GiB, takes what its share of the memory leaves (vLLM: --gpu-memory-utilization): beside it 16 GiB are needed at most, and a smaller share makes it smaller.
+  It needs 71 GiB of hbm; at its fullest that holds 55 GiB KV cache, 16 GiB kept for later use.
+  IT DOES NOT FIT. hbm 71 GiB of 22.0 GiB (323 %)
+  - the server's KV cache, 55 GiB, is what its share of 79.1 GiB left (h100-sxm): beside it 16 GiB are needed at most, which here leaves up to 5.96 GiB of 22.0 GiB for it; 'echelon capture --pretend l4' tells how many tokens that is
+server_cache.pretend on l4 (NVIDIA L4, 24 GB GDDR6)
+  The server's KV cache, 55 GiB, is what its share of 79.1 GiB left (h100-sxm): beside it 16 GiB are needed at most, which here leaves up to 5.96 GiB of 22.0 GiB for it; 'echelon capture --pretend l4' tells how many tokens that is.
+  It needs 71 GiB of hbm; at its fullest that holds 55 GiB KV cache, 16 GiB kept for later use.
+    weights on host; weights on host, as many as needed: no array fits what was asked for
+  - the server's KV cache, 55 GiB, is what its share of 1 TiB left (h100-sxm): beside it 16 GiB are needed at most, which here leaves up to 62.6 GiB of 78.6 GiB for it; 'echelon capture --pretend h100-sxm' tells how many tokens that is
+$ for d in h100-sxm h200; do echelon run --trace tests/golden/data/server_no_room.pretend --device $d --engine native | grep -E 'FIT|fits|stopped'; done; echelon advise tests/golden/data/server_no_room.pretend --device h100-sxm
+  IT DOES NOT FIT. hbm 16 GiB of 78.6 GiB (20 %)
+  The server stopped when it was captured, with 79.1 GiB: "To serve at least one request with the model's max seq len (131072), 16.0 GiB KV cache is needed." What is said here is up to there.
+  It fits as far as the program came. hbm 16 GiB of 139 GiB (11 %)
+  The server stopped when it was captured, with 79.1 GiB: "To serve at least one request with the model's max seq len (131072), 16.0 GiB KV cache is needed." What is said here is up to there.
+echelon: the server stopped when it was captured, and what a step of it takes is not known; expected one that came to serve. It said: To serve at least one request with the model's max seq len (131072), 16.0 GiB KV cache is needed.
+exit 1
+$ { grep -v '^end' $T/weights.pretend; awk 'BEGIN { for (i = 1; i <= 200; i++) printf "free 50 0 0 %d 10485760 3 0\n", i * 10485760; print "end" }'; } >$T/shut.pretend; echelon advise $T/shut.pretend --device h100-sxm --memory 1536MiB | grep 'weights on host  '
+   2  weights on host                      10.0 MiB  1.95 GiB  41.4 ms   x13.807
