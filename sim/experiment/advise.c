@@ -4,6 +4,7 @@
 #include "sim/base/error.h"
 #include "sim/base/file.h"
 #include "sim/experiment/experiment_private.h"
+#include "sim/experiment/served.h"
 #include "sim/experiment/torch_measures.h"
 #include "sim/import/hlo.h"
 #include "sim/pass/modules.h"
@@ -504,8 +505,13 @@ static EchCase *trial_case(const Advise *a, Trial *t, bool roomy, GError **error
 /* Runs cases, @n of them, which are taken. */
 static EchSweepPoint *run_cases(const Advise *a, EchCase **cases, size_t n, GError **error)
 {
-    EchExperiment some = {
-        .title = a->experiment->title, .cases = g_new(EchCase, n), .n_cases = n, .cache = a->experiment->cache, .places = a->experiment->places, .brief = true};
+    EchExperiment some = {.least_cache = a->experiment->least_cache,
+                          .title = a->experiment->title,
+                          .cases = g_new(EchCase, n),
+                          .n_cases = n,
+                          .cache = a->experiment->cache,
+                          .places = a->experiment->places,
+                          .brief = true};
     for (size_t i = 0; i < n; i++)
         some.cases[i] = *cases[i];
     EchSweepPoint *points = ech_sweep_run(&some, a->jobs, a->stop, a->progress, a->data, error);
@@ -1163,8 +1169,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         return false;
     a->pytorch = is_pytorch(result);
     a->trains = is_training(result);
-    for (size_t i = 0; i < ech_trace_n_buffers(result->trace); i++)
-        a->serves |= ech_trace_buffers(result->trace)[i].role == ECH_ROLE_KV_CACHE;
+    a->serves = ech_serves(result->trace);
     a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
     a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
     a->xla = result->program != NULL;
@@ -1411,6 +1416,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char 
     }
     if (!base)
         return NULL;
+    experiment->least_cache = true;
     Advise a = {.experiment = experiment,
                 .base = base,
                 .memory = memory,

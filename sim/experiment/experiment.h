@@ -50,6 +50,7 @@ typedef struct {
     struct EchFind *find; /**< The number that is looked for (find.h), or NULL. */
     struct EchImportCache *cache;
     bool brief;         /**< Its runs are told without each kernel (EchReport.brief). */
+    bool least_cache;   /**< A server's cache is left out of what its runs need (served.h). */
     GHashTable *places; /**< Where an edit stands: "PATH=VALUE" -> "FILE:line:column"; edits of the command line are not in it. */
 } EchExperiment;
 

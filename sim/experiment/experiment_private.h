@@ -26,8 +26,7 @@ struct EchImportCache {
     GHashTable *devices; /**< name -> EchYamlNode */
 };
 
-/** How the remarks on temporaries of PyTorch's optimizers and on servers' caches begin, which advice repeats. */
-#define ECH_REMARK_CACHE "the server's KV cache"
+/** How the remark on temporaries of PyTorch's optimizers begins, which advice repeats. */
 #define ECH_REMARK_OPTIMIZER "PyTorch's optimizer"
 /** Whether an optimizer asked for it that takes all parameters at once, and whether PyTorch 2.15 has it as one kernel, too. @stack: text, or NULL. */
 typedef enum { ECH_FOREACH_NOT = 1, ECH_FOREACH_FUSIBLE, ECH_FOREACH_NOT_FUSIBLE } EchForeachKind;

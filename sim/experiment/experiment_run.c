@@ -6,6 +6,7 @@
 #include "sim/base/error.h"
 #include "sim/base/file.h"
 #include "sim/experiment/layers.h"
+#include "sim/experiment/served.h"
 #include "sim/experiment/product.h"
 #include "sim/pass/pass.h"
 #include "sim/trace/meets.h"
@@ -476,50 +477,6 @@ static void remark_optimizer(const EchTrace *trace, EchDiag *diag)
             size, fuses ? "fused=True makes none, " : "", fuses ? "" : "makes ");
 }
 
-/* A server's cache is as large as the memory of the device on which it was captured, and tells nothing of what it needs on another. */
-static void remark_cache(const EchTrace *trace, const EchDevice *device, EchDiag *diag)
-{
-    const EchBuffer *buffers = ech_trace_buffers(trace);
-    EchBytes cache = 0, live = 0, most = 0;
-    EchId memory = ECH_NONE;
-    for (size_t b = 0; b < ech_trace_n_buffers(trace); b++) {
-        if (buffers[b].role != ECH_ROLE_KV_CACHE)
-            continue;
-        cache = ech_bytes_add(cache, buffers[b].bytes);
-        memory = buffers[b].memory;
-    }
-    if (cache == 0)
-        return;
-    for (size_t b = 0; b < ech_trace_n_buffers(trace); b++)
-        if (buffers[b].resident && buffers[b].memory == memory && buffers[b].alias_of == ECH_NONE && buffers[b].role != ECH_ROLE_KV_CACHE)
-            live = ech_bytes_add(live, buffers[b].bytes);
-    most = live;
-    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
-        const EchOp *op = &ech_trace_ops(trace)[i];
-        if ((op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE) || buffers[op->target].memory != memory || buffers[op->target].role == ECH_ROLE_KV_CACHE)
-            continue;
-        live = op->kind == ECH_OP_ALLOC ? ech_bytes_add(live, buffers[op->target].bytes) : live - MIN(live, buffers[op->target].bytes);
-        most = MAX(most, live);
-    }
-    const EchMemory *hbm = ech_device_memory_kind(device, ECH_MEM_HBM);
-    const char *captured_on = ech_trace_get_property(trace, "pretended_device"), *pretended = ech_trace_get_property(trace, "pretended_bytes");
-    EchBytes all = hbm ? (hbm->available ? hbm->available : hbm->capacity) : 0, context = ech_device_context(device), room = all - MIN(all, context), there = 0;
-    bool told = captured_on && pretended && ech_parse_u64(pretended, &there, NULL);
-    g_autofree char *size = ech_format_bytes(cache), *beside = ech_format_bytes(most), *here = ech_format_bytes(room), *whole = ech_format_bytes(there),
-                    *left = ech_format_bytes(room > most ? room - most : 0);
-    if (!told || (strcmp(captured_on, device->name) == 0 && there <= all))
-        ech_diag_remark(diag,
-                        ECH_REMARK_CACHE ", %s, takes what its share of the memory leaves (vLLM: --gpu-memory-utilization): beside it %s are needed at most, "
-                                         "and a smaller share makes it smaller",
-                        size, beside);
-    else
-        ech_diag_remark(diag,
-                        ECH_REMARK_CACHE
-                        ", %s, is what its share of %s left (%s): beside it %s are needed at most, which here leaves %s%s of %s for it; 'echelon "
-                        "capture --pretend %s' tells how many tokens that is",
-                        size, whole, captured_on, beside, room > most ? "up to " : "", room > most ? left : "nothing", here, device->name);
-}
-
 /* Weights and optimizer state that each device has whole where hooks of PyTorch's sum gradients up over them (DistributedDataParallel). */
 #define ALIKE_WORTH_TELLING ((EchBytes)256 << 20)
 
@@ -650,7 +607,6 @@ static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchT
     }
     remark_pinning(trace, diag);
     remark_optimizer(trace, diag);
-    remark_cache(trace, device, diag);
     remark_alike(trace, diag);
     const EchMemory *pageable = ech_device_memory_kind(device, ECH_MEM_HOST_PAGEABLE);
     bool of_one = n > 1 || text || (n > 0 && ech_trace_is_of_several(trace));
@@ -764,6 +720,9 @@ static bool make_trace(EchExperiment *experiment, const EchCase *c, const EchImp
         if (trace) {
             find_recorded_device(trace, result);
             remark_pretended(trace, result->device, result->pass_diag);
+            EchTrace *served = ech_served_here(trace, result->device, experiment->least_cache, result->pass_diag, error);
+            ech_trace_unref(trace);
+            trace = served;
         }
         if (trace && strcmp(ech_trace_format(trace), "scalesim") == 0 && replay->kernel_time == ECH_KERNEL_TIME_AUTO) {
             EchTrace *priced = ech_layers_price(trace, result->device, result->pass_diag, error);

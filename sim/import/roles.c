@@ -4,6 +4,7 @@
 #include "sim/trace/ranges.h"
 #include "sim/trace/step.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { IN_MODULE = 1, IN_BACKWARD = 2, IN_OPTIMIZER = 4, IN_HOOK = 8, LOOKED_AT = 16 }; /* IN_HOOK: an optimizer's, of a gradient */
@@ -187,10 +188,20 @@ static bool is_state(const Roles *r, const Life *life)
     return before && r->steps->len < 2 && (stays || life->free > r->last_forward);
 }
 
+/* A server makes it within a range that may tell how many tokens it has room for. */
+static bool is_cache(const Roles *r, const Life *life)
+{
+    const char *range = life->maker != ECH_NONE ? strstr(ech_trace_builder_peek_string(r->builder, life->maker), ECH_RANGE_CACHE) : NULL;
+    uint64_t tokens;
+    if (range && sscanf(range, ECH_RANGE_CACHE " of %" G_GUINT64_FORMAT " tokens", &tokens) == 1)
+        ech_trace_builder_printf_property(r->builder, ECH_TRACE_SERVED_TOKENS, "%" G_GUINT64_FORMAT, tokens);
+    return range != NULL;
+}
+
 static EchRole role_of(const Roles *r, const Life *life, bool state)
 {
     bool backward = (life->made & IN_BACKWARD) != 0;
-    if (life->maker != ECH_NONE && strstr(ech_trace_builder_peek_string(r->builder, life->maker), ECH_RANGE_CACHE))
+    if (is_cache(r, life))
         return ECH_ROLE_KV_CACHE;
     if (life->given && !(life->made & IN_MODULE) && !backward)
         return ECH_ROLE_INPUT;

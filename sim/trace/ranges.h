@@ -17,7 +17,7 @@
 #define ECH_MARK_SERVER "server step: "
 /** A mark where autograd begins a backward pass, of programs that have neither modules nor optimizers. */
 #define ECH_MARK_BACKWARD "backward pass"
-/** Within which a server makes its cache of keys and values, as large as memory is left (ibid.). */
+/** "server KV cache of 455008 tokens", or so: within it a server makes its cache of keys and values, as large as memory is left (ibid.). */
 #define ECH_RANGE_CACHE "server KV cache"
 /** "server has no room: To serve at least one request ...": what a server says of its cache, and ends (ibid.). */
 #define ECH_MARK_NO_ROOM "server has no room: "

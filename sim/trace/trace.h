@@ -246,6 +246,8 @@ const char *ech_trace_get_property(const EchTrace *trace, const char *key);
 #define ECH_TRACE_BATCH "batch"
 /** Key of a property: measures of PyTorch's that a program was captured with and does not have itself: "autocast=bfloat16,fused". */
 #define ECH_TRACE_WITH "pretended_with"
+/** Key of a property: how many tokens a server's cache has room for. */
+#define ECH_TRACE_SERVED_TOKENS "served_tokens"
 /** Key of a property: what a server said that had too little memory left for its cache, and ended. */
 #define ECH_TRACE_NO_ROOM "server_has_no_room"
 /** Of a program that ran on a GPU, or on one that was not there; its kernels are as a profiler times them. */

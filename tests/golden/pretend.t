@@ -318,17 +318,14 @@ $ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 85899345920 0 1 \"h100-
 $ for d in h100-sxm l4; do echelon run --trace tests/golden/data/server_cache.pretend --device $d --engine native | grep -E 'of 7|FIT|kv_cache|KV'; echelon advise tests/golden/data/server_cache.pretend --device $d | grep -E 'server|KV|on host'; done; sed 's/^device 84942979072/device 1099511627776/' tests/golden/data/server_cache.pretend >$T/large.pretend; echelon run --trace $T/large.pretend --device h100-sxm --engine native | grep 'KV cache,'
   It fits. hbm 71 GiB of 78.6 GiB (90 %)
         55 GiB  cudaMalloc  kv_cache
-  - the server's KV cache, 55 GiB, takes what its share of the memory leaves (vLLM: --gpu-memory-utilization): beside it 16 GiB are needed at most, and a smaller share makes it smaller
+  - the server's KV cache, 55 GiB, is what its share of the memory left it (h100-sxm, 79.1 GiB); beside it 16 GiB are needed at most
 server_cache.pretend on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
-  The server's KV cache, 55 GiB, takes what its share of the memory leaves (vLLM: --gpu-memory-utilization): beside it 16 GiB are needed at most, and a smaller share makes it smaller.
-  It needs 71 GiB of hbm; at its fullest that holds 55 GiB KV cache, 16 GiB kept for later use.
-  IT DOES NOT FIT. hbm 71 GiB of 22.0 GiB (323 %)
-  - the server's KV cache, 55 GiB, is what its share of 79.1 GiB left (h100-sxm): beside it 16 GiB are needed at most, which here leaves up to 5.96 GiB of 22.0 GiB for it; 'echelon capture --pretend l4' tells how many tokens that is
+  The server's KV cache, 55 GiB, is what its share of the memory left it (h100-sxm, 79.1 GiB); beside it 16 GiB are needed at most; memory is told without it.
+      3.90 GiB  cudaMalloc  kv_cache
+  - the server's KV cache, 55 GiB, is what its share of the memory left it (h100-sxm, 79.1 GiB); beside it 16 GiB are needed at most, so that the same share leaves some 3.90 GiB here ('echelon capture --pretend l4' tells exactly), with which it is replayed
 server_cache.pretend on l4 (NVIDIA L4, 24 GB GDDR6)
-  The server's KV cache, 55 GiB, is what its share of 79.1 GiB left (h100-sxm): beside it 16 GiB are needed at most, which here leaves up to 5.96 GiB of 22.0 GiB for it; 'echelon capture --pretend l4' tells how many tokens that is.
-  It needs 71 GiB of hbm; at its fullest that holds 55 GiB KV cache, 16 GiB kept for later use.
-    weights on host; weights on host, as many as needed: no array fits what was asked for
-  - the server's KV cache, 55 GiB, is what its share of 1 TiB left (h100-sxm): beside it 16 GiB are needed at most, which here leaves up to 62.6 GiB of 78.6 GiB for it; 'echelon capture --pretend h100-sxm' tells how many tokens that is
+  The server's KV cache, 55 GiB, is what its share of the memory left it (h100-sxm, 79.1 GiB); beside it 16 GiB are needed at most, so that the same share leaves some 3.90 GiB here ('echelon capture --pretend l4' tells exactly); memory is told without it.
+  - the server's KV cache, 55 GiB, is what its share of the memory left it (h100-sxm, 1 TiB); beside it 16 GiB are needed at most, more than the same share is here
 $ for d in h100-sxm h200; do echelon run --trace tests/golden/data/server_no_room.pretend --device $d --engine native | grep -E 'FIT|fits|stopped'; done; echelon advise tests/golden/data/server_no_room.pretend --device h100-sxm
   IT DOES NOT FIT. hbm 16 GiB of 78.6 GiB (20 %)
   The server stopped when it was captured, with 79.1 GiB: "To serve at least one request with the model's max seq len (131072), 16.0 GiB KV cache is needed." What is said here is up to there.

@@ -347,8 +347,16 @@ def _steps(kind, name, count):
 
 def _cache(module):
     make = getattr(module, "allocate_kv_cache", None)  # since 0.33
-    if make is not None:
-        module.allocate_kv_cache = functools.wraps(make)(lambda *args, **named: _within("server KV cache", make, *args, **named))
+    if make is None:
+        return
+
+    @functools.wraps(make)
+    def told(config, *args, **named):
+        sizes = [getattr(group.kv_cache_spec, "block_size", 0) for group in getattr(config, "kv_cache_groups", ())]
+        tokens = " of %d tokens" % (config.num_blocks * sizes[0]) if len(sizes) == 1 and sizes[0] else ""  # kinds of layers share blocks in ways of their own
+        return _within("server KV cache" + tokens, make, config, *args, **named)
+
+    module.allocate_kv_cache = told
 
 
 def _room(module):
