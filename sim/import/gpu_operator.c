@@ -1144,6 +1144,12 @@ static bool embedding(const Call *c, EchGpuOperator *ret)
     return gather(&c->inputs[0], &c->inputs[1], dim(&c->inputs[0], 0), ret);
 }
 
+/* vLLM's, of a part of the vocabulary: the result comes first. Rows of other ranks are not read, and nobody knows of how many tokens. */
+static bool embedding_of_part(const Call *c, EchGpuOperator *ret)
+{
+    return gather(&c->inputs[2], &c->inputs[1], dim(&c->inputs[2], 0), ret);
+}
+
 static bool indexed(const Call *c, EchGpuOperator *ret)
 {
     return gather(&c->inputs[0], &c->inputs[1], row_elements(&c->inputs[0]), ret);
@@ -1457,6 +1463,7 @@ static const struct {
       "silu_and_mul_per_block_quant"}},
     {HAS, 1, norm, {"layer_norm", "rms_norm", "batch_norm", "group_norm"}},
     {IS, 2, embedding, {"embedding"}},
+    {HAS, 3, embedding_of_part, {"::vocab_parallel_embedding"}},
     {IS, 3, embedding_bags, {"_embedding_bag", "_embedding_bag_forward_only"}},
     {IS, 2, taken, {"take"}},
     {IS, 2, search, {"searchsorted"}},

@@ -560,6 +560,16 @@ cat >"$work/vllm/v1/worker/gpu/input_batch.py" <<'PY'
 import torch
 def get_num_sampled_and_rejected(num_sampled, seq_lens, cu_num_logits, idx_mapping, prefill_len): return num_sampled, torch.empty_like(num_sampled)
 PY
+cat >"$work/vllm/v1/worker/utils.py" <<'PY'
+import torch
+def allocate_kv_cache(kv_cache_config, device): return torch.zeros(12345 << 10, dtype=torch.int8, device=device)
+PY
+mkdir -p "$work/vllm/v1/core"
+touch "$work/vllm/v1/core/__init__.py"
+cat >"$work/vllm/v1/core/kv_cache_planning.py" <<'PY'
+def _check_enough_kv_cache_memory(available, needed): raise ValueError("(16.0 GiB KV cache is needed). See https://docs")
+def check_enough_kv_cache_memory(*given): _check_enough_kv_cache_memory(*given)
+PY
 cat >"$work/vllm/v1/worker/gpu_worker.py" <<'PY'
 class Worker:
     def execute_model(self, scheduler_output): return scheduler_output
@@ -621,6 +631,20 @@ if __name__ == "__main__":
     from vllm.v1.worker.gpu.input_batch import get_num_sampled_and_rejected
     sampled, rejected = get_num_sampled_and_rejected(torch.empty(2, dtype=torch.int32, device="cuda"), None, torch.tensor([0, 4, 8], dtype=torch.int32).cuda(), None, None)
     assert sampled.tolist() == [1, 1] and rejected.tolist() == [3, 3]
+    lengths, places, prompts = (torch.tensor(of, dtype=torch.int32).cuda() for of in ([5, 9], [1, 0], [9, 6]))  # of the first one more of its prompt is to come
+    sampled, rejected = get_num_sampled_and_rejected(torch.ones(2, dtype=torch.int32, device="cuda"), lengths, torch.tensor([0, 1, 2], dtype=torch.int32).cuda(), places, prompts)
+    assert sampled.tolist() == [0, 1] and rejected.tolist() == [0, 0]
+    import ctypes
+    asked = ctypes.PyDLL(None).pretend_known
+    asked.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    assert asked(torch.zeros(4).pin_memory().data_ptr(), 16) and not asked(torch.empty(1 << 20, device="cuda").data_ptr(), 16)
+    from vllm.v1.worker.utils import allocate_kv_cache
+    allocate_kv_cache(Given(num_blocks=32, kv_cache_groups=[Given(kv_cache_spec=Given(block_size=16))]), device="cuda")
+    from vllm.v1.core.kv_cache_planning import check_enough_kv_cache_memory
+    try:
+        check_enough_kv_cache_memory(1, 2)
+    except ValueError:
+        pass
     from vllm.v1.worker.gpu_worker import Worker
     from sglang.srt.managers.tp_worker import TpModelWorker
     for tokens in {"a": 700, "b": 1}, {}:
@@ -658,6 +682,12 @@ done
 # Steps of servers, but those of no tokens
 steps="$(grep -h -o 'server step: [^"]*' "$work"/a.*.pretend)"
 [ "$steps" = "$(printf 'server step: %s\n' '701 tokens of 2 requests' '27 tokens of 3 requests' '3 tokens of 3 requests')" ] || { echo "steps of servers: $steps"; exit 1; }
+# A server's cache, which is told as one, and that it has no room for it
+grep -q '"server has no room: (16.0 GiB KV cache is needed)."' "$work"/a.*.pretend || { echo "a server's want of room is not told"; exit 1; }
+for capture in "$work"/a.*.pretend; do
+  grep -q '"server KV cache of 512 tokens"' "$capture" && "$echelon" run --trace "$capture" --device h100-sxm --engine native
+done >"$work/cached" 2>&1
+grep -q "the server's KV cache, 12.1 MiB, 512 tokens," "$work/cached" || { cat "$work/cached"; exit 1; }
 grep -q 'cute::flash_attncute' "$work"/a.*.pretend && { echo "an attention's kernel has a range of its own"; exit 1; }
 [ "$(ls "$work"/a.*.pickle | wc -l)" = 2 ] || { echo "a killed worker left no snapshot:"; ls "$work"; exit 1; }
 [ "$(grep -c '^end$' "$work"/a.*.pretend | grep -c ':1$')" = 2 ] || { echo "a killed worker's capture has no end"; exit 1; }

@@ -1582,6 +1582,7 @@ START_TEST(operators_by_name)
         {"aten::_softmax", {rows, number}, 2, ECH_GPU_OP_ROWS, 16384, 16384},
         {"aten::native_layer_norm", {rows}, 1, ECH_GPU_OP_ROWS, 16384, 16384},
         {"aten::embedding", {rows, indices}, 2, ECH_GPU_OP_GATHER, 4096 + 128, 4096},
+        {"_C::vocab_parallel_embedding", {some, indices, rows, number}, 4, ECH_GPU_OP_GATHER, 4096 + 128, 4096},
         {"aten::index", {rows, indices}, 2, ECH_GPU_OP_GATHER, 4096 + 128, 4096},
         {"aten::index_select", {rows, number, indices}, 3, ECH_GPU_OP_GATHER, 4096 + 128, 4096},
         {"aten::gather", {rows, number, indices}, 3, ECH_GPU_OP_GATHER, 32 + 128, 32},

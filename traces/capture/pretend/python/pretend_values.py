@@ -753,7 +753,7 @@ def _plan_quickly(module):
 
 def _count_sampled(module):
     """How many tokens a step has made of each request, which vLLM reads back: of those that it drafted before, whatever kernels find of them, none is taken, and
-    the one behind them is new."""
+    the one behind them is new, but of a request of whose prompt more is to come."""
     import functools
     count = getattr(module, "get_num_sampled_and_rejected", None)
     if count is None:
@@ -763,9 +763,14 @@ def _count_sampled(module):
     def counted(num_sampled, seq_lens, cu_num_logits, *rest, **named):
         sampled, rejected = count(num_sampled, seq_lens, cu_num_logits, *rest, **named)
         known, logits = _host(sampled), _host(cu_num_logits)
+        given = dict(zip(("idx_mapping", "prefill_len"), rest), **named)
+        lengths, places, prompts = _host(seq_lens), _host(given.get("idx_mapping")), _host(given.get("prefill_len"))
         with torch.utils._python_dispatch._disable_current_modes():
             new = torch.ones(sampled.numel(), dtype=sampled.dtype) if known is None else known.clamp(min=1)
             left = (logits[1:sampled.numel() + 1] - logits[:sampled.numel()] - new).clamp(min=0).to(rejected.dtype) if logits is not None else None
+            if lengths is not None and places is not None and prompts is not None:
+                more = lengths[:sampled.numel()] < prompts[places[:sampled.numel()].long()]
+                new, left = new.masked_fill(more, 0), None if left is None else left.masked_fill(more, 0)
         _put(sampled, new)
         _put(rejected, left)
         return sampled, rejected
