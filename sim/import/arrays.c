@@ -108,7 +108,7 @@ static void add_use(EchArrays *self, Place *place, const EchAddressUse *use, boo
     if (apart || place->round != self->round) {
         place->round = self->round;
         place->row = self->arrays->len;
-        EchArrayUse fresh = {.buffer = place->buffer, .offset = use->address - place->address, .part = apart};
+        EchArrayUse fresh = {.buffer = place->buffer, .offset = use->address - place->address, .part = apart, .told = true};
         g_array_append_val(self->arrays, fresh);
     }
     EchArrayUse *array = &g_array_index(self->arrays, EchArrayUse, place->row);
@@ -116,6 +116,7 @@ static void add_use(EchArrays *self, Place *place, const EchAddressUse *use, boo
     array->offset = MIN(array->offset, use->address - place->address);
     array->reads |= reads;
     array->writes |= writes;
+    array->told &= use->bytes > 0;
     if (reads)
         array->read = use->bytes ? MIN(ech_bytes_add(array->read, bytes), whole) : MAX(array->read, bytes);
     if (writes)

@@ -33,6 +33,7 @@ typedef struct {
     EchBytes read, written; /**< Each at most the array's. */
     EchBytes offset;        /**< Of the first byte that is used. */
     bool part;              /**< Other parts of the array have rows of their own. */
+    bool told;              /**< How many bytes is told, of each of its uses. */
 } EchArrayUse;
 
 typedef struct EchArrays EchArrays;

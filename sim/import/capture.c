@@ -766,9 +766,7 @@ static void add_uses(EchCapture *capture, const EchArrayUse *arrays, size_t n, M
     g_autofree EchArrayUse *sorted = n_far > 0 ? far_last(capture, arrays, n, n_far, m) : NULL;
     const EchArrayUse *all = sorted ? sorted : arrays;
     const size_t n_near = n - n_far;
-    bool known = work->read > 0 || work->write > 0, over_link = false;
-    if (!known)
-        n = n_near;
+    bool known = work->read > 0 || work->write > 0, over_link = false, left_out = false;
     for (int writes = 0; writes < 2; writes++) {
         EchBytes most = writes ? work->write : work->read, left = ech_arrays_share(all, n_near, writes, known ? most : UINT64_MAX, each);
         if (n > n_near)
@@ -777,6 +775,10 @@ static void add_uses(EchCapture *capture, const EchArrayUse *arrays, size_t n, M
         for (size_t i = 0; i < n; i++) {
             if (!(writes ? all[i].writes : all[i].reads))
                 continue;
+            if (!known && i >= n_near && !all[i].told) {
+                left_out = true;
+                continue;
+            }
             ech_trace_builder_use(capture->builder, part_of(capture, &all[i], each[i]), writes ? ECH_WRITE : ECH_READ, each[i], ECH_PATTERN_STREAM, origin);
             over_link |= i >= n_near && each[i] > 0;
         }
@@ -784,7 +786,7 @@ static void add_uses(EchCapture *capture, const EchArrayUse *arrays, size_t n, M
             ech_trace_builder_use(capture->builder, traffic_buffer(capture, m), writes ? ECH_WRITE : ECH_READ, left, ECH_PATTERN_STREAM, origin);
     }
     capture->n_over_link += over_link;
-    capture->n_left_out += n_far > 0 && !known;
+    capture->n_left_out += left_out;
 }
 
 static void kernel(EchCapture *capture, const EchItem *item)

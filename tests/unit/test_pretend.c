@@ -1332,7 +1332,7 @@ START_TEST(arrays_that_kernels_use)
 }
 END_TEST
 
-/* Pinned memory is read where it lies, of the bytes that are known what the device's arrays leave; where none are known nothing is. */
+/* Pinned memory is read where it lies: as much as is told, or of the bytes that are known what the device's arrays leave; where none are known nothing is. */
 static const struct {
     const char *lines;
     size_t pins;
@@ -1347,20 +1347,24 @@ START_TEST(kernels_that_use_the_hosts_memory)
                                         "alloc 3 0 0 16384 8192 3 0\n"
                                         "library 6 0 0 1 2 9000 8192 524288 3\nuses 1 8192 8192 1 4096 4096 2 16384 8192\n"
                                         "library 7 0 0 1 2 4096 8192 524288 3\nuses 1 4096 4096 2 8192 8192\n"
-                                        "kernel 10 0 0 4 1 1 1 128 1 1 0\nargs 0 8192 1 16384\nend\n",
+                                        "kernel 10 0 0 4 1 1 1 128 1 1 0\nargs 0 8192 1 16384\n"
+                                        "kernel 11 0 0 4 1 1 1 128 1 1 0\nuses 1 8192 32 2 16384 64\nend\n",
                                         NULL);
     g_autoptr(EchImport) import = must_read(text);
     const EchTrace *t = import->trace;
     const size_t first = pinned[_i].pins;
-    const EchOp *reads = nth(t, ECH_OP_KERNEL, first), *writes = nth(t, ECH_OP_KERNEL, first + 1), *unknown = nth(t, ECH_OP_KERNEL, first + 2);
+    const EchOp *reads = nth(t, ECH_OP_KERNEL, first), *writes = nth(t, ECH_OP_KERNEL, first + 1), *unknown = nth(t, ECH_OP_KERNEL, first + 2),
+                *told = nth(t, ECH_OP_KERNEL, first + 3);
     ck_assert_uint_eq(use_of(t, reads, 4096, ECH_READ)->bytes, 4096);
     ck_assert_uint_eq(use_of(t, reads, 8192, ECH_READ)->bytes, 9000 - 4096);
     ck_assert_uint_eq(moved(t, reads, ECH_READ), 9000);
     ck_assert(uses(t, writes, 8192, false, true));
     ck_assert(uses(t, unknown, 8192, false, false) && uses(t, unknown, 16384, true, true));
-    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_over_the_link"), 2);
+    ck_assert_uint_eq(use_of(t, told, 8192, ECH_READ)->bytes, 32);
+    ck_assert_uint_eq(moved(t, told, ECH_WRITE), 64);
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_over_the_link"), 3);
     ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_over_the_link_left_out"), 1);
-    ck_assert(ech_test_says(import->diag, "2 of the capture's kernels use pinned memory of the host where it lies"));
+    ck_assert(ech_test_says(import->diag, "3 of the capture's kernels use pinned memory of the host where it lies"));
     ck_assert(ech_test_says(import->diag, "1 of the capture's kernels are given pinned memory of the host, and"));
 }
 END_TEST
