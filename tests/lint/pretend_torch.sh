@@ -574,6 +574,14 @@ cat >"$work/vllm/v1/worker/gpu_worker.py" <<'PY'
 class Worker:
     def execute_model(self, scheduler_output): return scheduler_output
 PY
+mkdir -p "$work/transformers/generation"
+touch "$work/transformers/__init__.py" "$work/transformers/generation/__init__.py"
+cat >"$work/transformers/generation/utils.py" <<'PY'
+import torch
+class GenerationMixin:
+    @staticmethod
+    def _check_early_stop_heuristic(unsatisfied, scores): return unsatisfied & torch.any(scores > 0.5, dim=-1, keepdim=True)
+PY
 mkdir -p "$work/sglang/srt/managers"
 touch "$work/sglang/srt/__init__.py" "$work/sglang/srt/managers/__init__.py"
 cat >"$work/sglang/srt/managers/tp_worker.py" <<'PY'
@@ -638,6 +646,8 @@ if __name__ == "__main__":
     asked = ctypes.PyDLL(None).pretend_known
     asked.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
     assert asked(torch.zeros(4).pin_memory().data_ptr(), 16) and not asked(torch.empty(1 << 20, device="cuda").data_ptr(), 16)
+    from transformers.generation.utils import GenerationMixin
+    assert torch.any(GenerationMixin._check_early_stop_heuristic(torch.ones(2, 1, dtype=torch.bool, device="cuda"), torch.rand(2, 4, device="cuda")))  # beams go on
     from vllm.v1.worker.utils import allocate_kv_cache
     allocate_kv_cache(Given(num_blocks=32, kv_cache_groups=[Given(kv_cache_spec=Given(block_size=16))]), device="cuda")
     from vllm.v1.core.kv_cache_planning import check_enough_kv_cache_memory

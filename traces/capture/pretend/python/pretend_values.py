@@ -619,6 +619,7 @@ def install_lengths(finder):
     finder.when("sglang.srt.layers.attention.flashinfer_backend", _plan_quickly, said)
     finder.when("vllm.v1.worker.gpu.input_batch", _count_sampled, "requests whose drafts are looked at never end")
     finder.when("sglang.kernels.ops.memory.small_copy", _copy_small, said)
+    finder.when("transformers.generation.utils", _go_on, "beam search may end after its first step")
 
 
 def _tell_lengths(module):
@@ -776,6 +777,13 @@ def _count_sampled(module):
         return sampled, rejected
 
     module.get_num_sampled_and_rejected = counted
+
+
+def _go_on(module):
+    """Whether a beam can still become better than the worst of those that have ended hangs on scores: it can, until they are as long as they may be."""
+    kind = module.GenerationMixin
+    if hasattr(kind, "_check_early_stop_heuristic"):  # transformers 4.50 and later
+        kind._check_early_stop_heuristic = staticmethod(lambda is_early_stop_heuristic_unsatisfied, *rest, **named: is_early_stop_heuristic_unsatisfied)
 
 
 def guesses():
