@@ -3,6 +3,7 @@
 #include "sim/import/refused.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 
 enum { MAX_PARTS = 64, MAX_GPUS = 16 };
@@ -522,10 +523,39 @@ static bool read_plan(EchLlamaSays *s, EchWords line)
     return any;
 }
 
+/* `ollama ps` (cmd/cmd.go, ListRunningHandler; sizes of 1000): "qwen3:32b  030ee887880f  27 GB  14%/86% CPU/GPU  16384  4 minutes from now", "100% GPU",
+ * "100% CPU". What of each model that is loaded lies where; before 0.12 no context stands there. */
+static bool read_loaded(EchLlamaSays *s, EchWords line)
+{
+    char text[160], name[64], id[13], number[16], unit[3], share[12], where[8];
+    static const char *const units[] = {"KB", "MB", "GB", "TB"};
+    double bytes = 1e3, on_cpu = 0;
+    g_strlcpy(text, line.text, MIN(line.n + 1, sizeof text));
+    if (sscanf(text, "%63s %12s %15s %2s %11s %7s", name, id, number, unit, share, where) != 6 || strlen(id) != 12 || strspn(id, "0123456789abcdef") != 12)
+        return false;
+    size_t of = 0;
+    while (of < G_N_ELEMENTS(units) && strcmp(unit, units[of]) != 0)
+        of++;
+    for (size_t i = 0; i < of; i++)
+        bytes *= 1e3;
+    bytes *= g_ascii_strtod(number, NULL);
+    char *end;
+    double first = g_ascii_strtod(share, &end);
+    bool both = strcmp(where, "CPU/GPU") == 0, cpu = strcmp(where, "CPU") == 0;
+    if (of == G_N_ELEMENTS(units) || !(bytes > 0 && bytes < 1e15) || *end != '%' || first < 0 || first > 100 || (!both && !cpu && strcmp(where, "GPU") != 0))
+        return false;
+    on_cpu = both ? bytes * first / 100 : cpu ? bytes : 0;
+    s->of_ollama = true;
+    EchWords kind = {name, MIN(strlen(name), sizeof s->parts.part->kind - 1)};
+    return (on_cpu == 0 || add_part(&s->parts, (EchWords){"CPU", 3}, kind, (EchBytes)on_cpu, true)) &&
+           (on_cpu >= bytes || add_part(&s->parts, (EchWords){"GPU", 3}, kind, (EchBytes)(bytes - on_cpu), true));
+}
+
 bool ech_llama_says_line(EchLlamaSays *s, EchWords line)
 {
     return read_load(s, line) || read_part_of_diffusion(s, line) || read_part(s, line) || read_ollama_part(s, line) || read_table(s, line) ||
-           read_layers(s, line) || read_of_2023(s, line) || read_unpinned(s, line) || read_metal(s, line) || read_gpu(&s->plan, line) || read_plan(s, line);
+           read_layers(s, line) || read_of_2023(s, line) || read_unpinned(s, line) || read_metal(s, line) || read_gpu(&s->plan, line) || read_plan(s, line) ||
+           read_loaded(s, line);
 }
 
 /* ---- what it comes to ---- */

@@ -6,7 +6,7 @@
  * Wordings: llama.cpp's src/llama-model.cpp, llama-kv-cache.cpp, llama-context.cpp ("buffer size ="), llama_memory_breakdown_print() (pull request 15860),
  * common/fit.cpp
  * ("projected to use"),
- * ollama's llm/memory.go ("memory.required.full="), ml/device.go ("model weights").
+ * ollama's llm/memory.go ("memory.required.full="), ml/device.go ("model weights"), cmd/cmd.go (`ollama ps`).
  */
 #pragma once
 #include "sim/import/import.h"

@@ -104,6 +104,8 @@ static const struct {
     {"ollama.txt", "whole on GPUs the model would take 26 GiB: weights 16 GiB, KV cache 4 GiB, compute buffers 2 GiB; free are 10 GiB, 9.50 GiB", "KV cache",
      4 * GIB},
     {"ollama.txt", "30 of its 41 layers lie on GPUs", "besides, on all GPUs", 4 * GIB},
+    {"ollama_ps.txt", "ollama: CPU 4.66 GiB (qwen3:32b 4.66 GiB); GPU 19.1 GiB (qwen3:32b 18.6 GiB, nomic:latest 477 MiB)", "nomic:latest, GPU", 500000000},
+    {"ollama_ps.txt", "less is taken by a shorter context", "on the host", 5000000000},
     {"ollama_split.txt", "free are 8 GiB, 2 GiB, of which it takes 7.50 GiB, 0 B", "weights", 8 * GIB},
     {"ollama_split.txt", "GPU 1 gets none of it", NULL, 0},
     /* What it would take as asked for, and the last settings it tried. */
