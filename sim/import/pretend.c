@@ -1468,6 +1468,29 @@ static void say_untold(Reader *r)
     }
 }
 
+/* What a kernel that TorchInductor generated is called with may be much larger than what it touches of it (a slice, rows that are picked): where its loads and
+ * stores are told, no more is moved. */
+static void cut_to_uses(Reader *r, const Kernel *kernel, const Call *call, EchItemWork *work)
+{
+    const EchItem *item = ech_capture_item(r->capture, kernel->item);
+    const Text *range = call ? &g_array_index(r->texts, Text, call->name - 1) : NULL;
+    static const char prefix[] = "triton_";
+    if (!range || range->n < sizeof prefix || memcmp(range->at, prefix, sizeof prefix - 1) != 0)
+        return;
+    EchBytes read = 0, written = 0;
+    const EchAddressUse *uses = ech_capture_uses(r->capture, kernel->item);
+    for (uint32_t i = 0; i < item->n_uses; i++) {
+        if (uses[i].bytes == 0)
+            return;
+        read = ech_bytes_add(read, uses[i].access == ECH_ADDRESS_WRITE ? 0 : uses[i].bytes);
+        written = ech_bytes_add(written, uses[i].access == ECH_ADDRESS_READ ? 0 : uses[i].bytes);
+    }
+    if (item->n_uses > 0) {
+        work->read = MIN(work->read, read);
+        work->write = MIN(work->write, written);
+    }
+}
+
 /* Traffic, operations and shape of every kernel, from the sizes of its operator, its name and its launch. */
 static void infer_traffic(Reader *r)
 {
@@ -1494,6 +1517,7 @@ static void infer_traffic(Reader *r)
         bool known = ech_gpu_kernel_work(call ? &call->shared.whole : NULL, name, share, &launch, &work);
         if (!known)
             work = (EchItemWork){0};
+        cut_to_uses(r, kernel, call, &work);
         if (take_products(r, kernel, &launch, &work)) {
             item->work = ech_capture_work(r->capture, work);
             by_tiles++;

@@ -338,7 +338,7 @@ if python3 -c 'import triton.tools.tensor_descriptor' 2>/dev/null; then
 fi
 
 # What a kernel in Triton moves of each array that it is given, read and written: rows of a table that it looks up, elements alone in a loop of which nobody knows how
-# often it goes round, tiles in such a one (0: not known how much).
+# often it goes round, tiles in such a one (0: not known how much); and of rows that one of TorchInductor's picks. No more than there is.
 cat >"$work/rows.py" <<'PY'
 import torch, triton, triton.language as tl
 @triton.jit
@@ -367,17 +367,21 @@ out, x, y = torch.empty(4, 4096, dtype=torch.int32, device="cuda"), torch.zeros(
 def told(*uses):
     print("rows", *(number for how, array, bytes in uses for number in (how, array.data_ptr(), bytes)))
 count[(4,)](places, counts, 4096, known, tokens)
-told((1, places, 4 * 32), (1, known, 4 * 32), (1, tokens, 3 * 4 * 32), (1, counts, 3 * 4 * 32), (2, counts, 3 * 4 * 32))
+told((1, places, 4 * 4), (1, known, 4 * 4), (1, tokens, 4 * 4), (1, counts, 3 * 4 * 32), (2, counts, 3 * 4 * 32))
 count[(4,)](places, counts, 4096, unknown, tokens)
-told((1, places, 4 * 32), (1, unknown, 4 * 32), (1, tokens, 4 * 32), (1, counts, 4 * 32), (2, counts, 4 * 32))
+told((1, places, 4 * 4), (1, unknown, 4 * 4), (1, tokens, 4 * 4), (1, counts, 4 * 32), (2, counts, 4 * 32))
 take[(4,)](places, counts, out, 4096, 1024)
-told((1, places, 4 * 32), (1, counts, 4 * 4096 * 4), (2, out, 4 * 4096 * 4))
+told((1, places, 4 * 4), (1, counts, 4 * 4096 * 4), (2, out, 4 * 4096 * 4))
 add[(2,)](x, unknown, y, 256)
-told((1, unknown, 2 * 32), (1, x, 0), (1, y, 2 * 1024), (2, y, 2 * 1024))
+told((1, unknown, 4 * 4), (1, x, 0), (1, y, 1024), (2, y, 1024))
+if torch.__version__ >= "2.8":
+    rows = torch.randint(0, 1024, (16,), device="cuda")
+    picked = torch.compile(lambda: counts[rows] * 2)()
+    told((1, rows, 16 * 8), (1, counts, 16 * 4096 * 4), (2, picked, 16 * 4096 * 4))
 PY
 if python3 -c 'import triton' 2>/dev/null; then
-  TRITON_CACHE_DIR=$work/triton "$echelon" capture --pretend h100-sxm -o "$work/rows" -- python3 "$work/rows.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
-  awk '$1 == "name" { number = $2; sub(/^name [0-9]* /, ""); name[number] = $0 } $1 == "kernel" { kernel = name[$5] } $1 == "uses" && kernel ~ /^"(count|take|add)"$/ { sub("uses", "rows"); print }' \
+  TRITON_CACHE_DIR=$work/triton TORCHINDUCTOR_CACHE_DIR=$work/inductor "$echelon" capture --pretend h100-sxm -o "$work/rows" -- python3 "$work/rows.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+  awk '$1 == "name" { number = $2; sub(/^name [0-9]* /, ""); name[number] = $0 } $1 == "kernel" { kernel = name[$5] } $1 == "uses" && kernel ~ /^"(count|take|add|triton_poi_.*index.*)"$/ { sub("uses", "rows"); print }' \
     "$work"/rows.*.pretend >"$work/told"
   grep '^rows' "$work/said" | diff - "$work/told" || { echo "other bytes that a kernel in Triton moves"; exit 1; }
 fi

@@ -1082,6 +1082,24 @@ START_TEST(generated_kernels_by_what_they_go_over)
 }
 END_TEST
 
+/* What its loads and stores move is less than the arrays that it is called with hold; all of one of which nobody knows how much. */
+START_TEST(generated_kernels_move_what_they_load_and_store)
+{
+    g_autoptr(EchImport) import =
+        must_read(HEAD "name 1 \"triton_poi_fused_index_0\"\n"
+                       "name 2 \"triton_poi_fused_index_0, sizes = [[16], [128, 4096], [16, 4096], []], types = [s64, f32, out f32, 65536]\"\n"
+                       "alloc 0 0 0 4096 128 3 0\nalloc 0 0 0 65536 2097152 3 0\nalloc 0 0 0 4194304 262144 3 0\n"
+                       "push 1 9 2\nkernel 2 0 0 1 64 1 1 128 1 1 0\nuses 1 4096 128 1 65536 262144 2 4194304 262144\npop 3 9\n"
+                       "push 4 9 2\nkernel 5 0 0 1 64 1 1 128 1 1 0\nuses 1 4096 128 1 65536 0 2 4194304 262144\npop 6 9\n"
+                       "end\n");
+    static const EchBytes read[] = {128 + 262144, 128 + 2097152};
+    for (unsigned k = 0; k < 2; k++) {
+        ck_assert_uint_eq(moved(import->trace, nth(import->trace, ECH_OP_KERNEL, k), ECH_READ), read[k]);
+        ck_assert_uint_eq(moved(import->trace, nth(import->trace, ECH_OP_KERNEL, k), ECH_WRITE), 262144);
+    }
+}
+END_TEST
+
 /* Which arrays a generated kernel writes is told: several, one in place that has been used before, one of which it fills a part; and one that reads nothing. */
 START_TEST(generated_kernels_tell_what_they_write)
 {
@@ -1695,6 +1713,7 @@ int main(void)
     tcase_add_test(cases, told_sectors);
     tcase_add_test(cases, operators_of_others_have_types);
     tcase_add_test(cases, generated_kernels_by_what_they_go_over);
+    tcase_add_test(cases, generated_kernels_move_what_they_load_and_store);
     tcase_add_test(cases, generated_kernels_tell_what_they_write);
     tcase_add_test(cases, operators);
     tcase_add_test(cases, sizes_of_sparse_matrices);

@@ -515,12 +515,11 @@ def _numbers(names, values):
 class _Written:
     """A kernel that was written in Triton: what it multiplies (None: nothing, or it is not told), and what it moves (likewise)."""
 
-    def __init__(self, name, text, stages, generated):
+    def __init__(self, name, text, stages):
         self.name = name
         self.products = self.kernel(text, PRODUCTS, _multiplied, "how much Triton's %s multiplies is not told (%s): it counts for the bytes of its arrays alone") if "tt.dot" in text else None
-        # What TorchInductor generates is told of by its sizes; descriptors are no pointers.
-        told = generated or "tensordesc" in text or "tt.descriptor" in text or "tt.experimental" in text
-        self.moves = None if told else self.kernel(text, MOVES, _moved, "what Triton's %s moves is not told (%s): it counts for all of its arrays")
+        described = "tensordesc" in text or "tt.descriptor" in text or "tt.experimental" in text  # by what is no pointer
+        self.moves = None if described else self.kernel(text, MOVES, _moved, "what Triton's %s moves is not told (%s): it counts for all of its arrays")
         for kernel in (self.products, self.moves):
             if kernel is not None:
                 kernel.stages, kernel.made = stages, None
@@ -551,7 +550,8 @@ class _Written:
             told += [text.encode() for text in texts]
             _library.pretend_products_of(operations, *told)
         if moved:
-            rows = [(given[name[1:]], *(_whole(bytes) for bytes in each)) for name, each in moved.items() if type(given.get(name[1:])) is int]
+            there = {name: _behind(value) for name, value in zip(names, values) if hasattr(value, "untyped_storage")}
+            rows = [(given[name[1:]], *(_whole(bytes, there.get(name[1:], math.inf)) for bytes in each)) for name, each in moved.items() if type(given.get(name[1:])) is int]
             told.append((ctypes.c_uint64 * (3 * len(rows)))(*(number for row in rows for number in row)))
             _library.pretend_moves_of(len(rows), told[-1])
         try:
@@ -571,24 +571,28 @@ class _Written:
         return None
 
 
-def _whole(bytes):
-    return NOT_KNOWN if bytes == math.inf else int(bytes)
+def _behind(tensor):
+    """Bytes that lie from where it begins on."""
+    return tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.element_size()
+
+
+def _whole(bytes, there):
+    return NOT_KNOWN if bytes == math.inf else int(min(bytes, there))
 
 
 _kernels = {}  # text -> _Written; None: there is nothing to be told of it
 _said = set()
 
 
-def _kernel_of(name, text, stages, generated):
+def _kernel_of(name, text, stages):
     if text not in _kernels:
-        written = _Written(name, text, stages, generated) if text else None
+        written = _Written(name, text, stages) if text else None
         _kernels[text] = written if written is not None and (written.products is not None or written.moves is not None) else None
     return _kernels[text]
 
 
 def _telling(compiled, launch):
-    generated = compiled.name.startswith("triton_")
-    kernel = _kernel_of(compiled.name, compiled.asm.get("ttir", ""), getattr(compiled.metadata, "num_stages", 0) or 0, generated)
+    kernel = _kernel_of(compiled.name, compiled.asm.get("ttir", ""), getattr(compiled.metadata, "num_stages", 0) or 0)
     if kernel is None:
         return launch
     function = getattr(compiled.src, "fn", None)
@@ -631,14 +635,12 @@ def _static(module):
     @functools.wraps(make)
     def made(self, kernel, *rest, **named):
         make(self, kernel, *rest, **named)
-        text = kernel.asm.get("ttir", "")
-        if "tt.dot" in text or not kernel.name.startswith("triton_"):
-            self.echelon_text = (text, getattr(kernel.metadata, "num_stages", 0) or 0)
+        self.echelon_text = kernel.asm.get("ttir", ""), getattr(kernel.metadata, "num_stages", 0) or 0
 
     @functools.wraps(launch)
     def run(self, x, y, z, stream, *values):
         text, stages = getattr(self, "echelon_text", ("", 0))
-        kernel = _kernel_of(self.name, text, stages, self.name.startswith("triton_")) if text else None
+        kernel = _kernel_of(self.name, text, stages) if text else None
         if kernel is None:
             return launch(self, x, y, z, stream, *values)
         names = [name for i, name in enumerate(self.arg_names) if i not in self.full_constexprs and name not in self.full_constexprs]
