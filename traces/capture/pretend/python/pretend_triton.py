@@ -87,6 +87,21 @@ def _line(text):
     return text if at < 0 else text[:at] + (" {" if text.endswith("{") else "")
 
 
+_HEAD = re.compile(r"%([\w.$-]+): (?:!tt\.tensordesc<tensor<([\dx]+)x|i32|i64)")
+
+
+def _described(text):
+    """Sizes and strides of descriptors, which are arguments behind each -> what these are called."""
+    named, rest, base = {}, [], ""
+    for name, sizes in _HEAD.findall(next((line for line in text.split("\n") if "tt.func public" in line), "")):
+        if sizes:
+            axes = range(sizes.count("x") + 1)
+            base, rest = name, ["shape.%d" % i for i in axes] + ["stride.%d" % i for i in axes]
+        elif rest:
+            named["%s.%s" % (base, rest.pop(0))] = name
+    return named
+
+
 def _arguments(label):
     return Op("block.arguments", _NAME.findall(label.split("//")[0]), [], "")
 
@@ -151,6 +166,7 @@ class Kernel:
         self.sites, self.summed = sites, summed
         self.seen = {}  # what a launch is like -> what it is told of, and what was read in memory to tell that
         self.blocks = _Parser(text, sites).blocks()
+        self.described = _described(text)
         self.wanted = set()  # names of what bounds and conditions around them hang on
         before = -1
         while before != len(self.wanted):
@@ -191,6 +207,7 @@ class Kernel:
 
     def told(self, given, grid):
         """Of a launch."""
+        given = {self.described.get(name, name): value for name, value in given.items()}
         key = grid, tuple((name, value) for name, value in given.items() if "%" + name in self.wanted)
         told, read = self.seen.get(key, (None, {}))
         if told is None or any(_read(*place) != value for place, value in read.items()):
