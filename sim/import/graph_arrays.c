@@ -2,6 +2,9 @@
 
 #include "sim/base/compare.h"
 
+/* Steps that are gone from item to item of launches, where arrays come and go: a second of them, which no program comes near. */
+#define MOST_STEPS (UINT64_C(1) << 28)
+
 /* A snapshot counts whole microseconds: what it lets go so little before a use is let go behind it. */
 #define SLACK (2 * ECH_PS_PER_US)
 
@@ -18,10 +21,12 @@ struct EchGraphArrays {
     GArray *items;
     const GArray *uses, *captured;
     const EchTrace *snapshot;
-    Block *blocks;   /* Per op of the snapshot. */
-    EchId *alloc_of; /* Per buffer of the snapshot: that op. */
-    guint *launched; /* Per node: its first item, by the order of items; G_MAXUINT: none. */
-    EchId *used;     /* Per use of those: the op that asked for the block that lay there at the capture, or ECH_NONE. */
+    Block *blocks;        /* Per op of the snapshot. */
+    EchId *alloc_of;      /* Per buffer of the snapshot: that op. */
+    guint *launched;      /* Per node: its first item, by the order of items; G_MAXUINT: none. */
+    guint *begins, *ends; /* Per item: the first and the last of the launch that it is of; of others, itself. */
+    uint64_t steps;       /* From item to item, that may still be gone. */
+    EchId *used;          /* Per use of those: the op that asked for the block that lay there at the capture, or ECH_NONE. */
 };
 
 /* A use that needs a block which is gone. */
@@ -96,8 +101,18 @@ static EchId block_at(const EchGraphArrays *self, const Places *places, uint64_t
     return just_gone ? block_of(self, item_at(self, id)) : ECH_NONE;
 }
 
+/* Whether item @i belongs to the launch of a graph that the work before does. */
+static bool is_together(const EchGraphArrays *self, guint i)
+{
+    return i > 0 && i < self->items->len && item_at(self, i)->together && item_at(self, i)->node > 0 && item_at(self, i - 1)->node > 0;
+}
+
 static void find_launches(EchGraphArrays *self)
 {
+    for (guint i = 0; i < self->items->len; i++)
+        self->begins[i] = is_together(self, i) ? self->begins[i - 1] : i;
+    for (guint i = self->items->len; i-- > 0;)
+        self->ends[i] = is_together(self, i + 1) ? self->ends[i + 1] : i;
     for (guint node = 0; node < self->captured->len; node++)
         self->launched[node] = G_MAXUINT;
     for (guint i = self->items->len; i-- > 0;)
@@ -156,6 +171,9 @@ EchGraphArrays *ech_graph_arrays_new(GArray *items, const GArray *uses, const GA
                              g_new0(Block, ech_trace_n_ops(snapshot) + 1),
                              g_new(EchId, ech_trace_n_buffers(snapshot) + 1),
                              g_new(guint, captured->len + 1),
+                             g_new(guint, items->len + 1),
+                             g_new(guint, items->len + 1),
+                             MOST_STEPS,
                              g_new(EchId, uses->len + 1)};
     for (size_t a = 0; a < ech_trace_n_buffers(snapshot); a++)
         self->alloc_of[a] = ECH_NONE;
@@ -177,22 +195,10 @@ void ech_graph_arrays_free(EchGraphArrays *self)
     g_free(self->blocks);
     g_free(self->alloc_of);
     g_free(self->launched);
+    g_free(self->begins);
+    g_free(self->ends);
     g_free(self->used);
     g_free(self);
-}
-
-/* Whether item @i belongs to the launch of a graph that the work before does. */
-static bool is_together(const EchGraphArrays *self, guint i)
-{
-    return i > 0 && i < self->items->len && item_at(self, i)->together && item_at(self, i)->node > 0 && item_at(self, i - 1)->node > 0;
-}
-
-/* The last item of the launch that item @i is of. */
-static guint last_of_launch(const EchGraphArrays *self, guint i)
-{
-    while (is_together(self, i + 1))
-        i++;
-    return i;
 }
 
 /* When a block is asked for, or let go (@is_free), that was at @time, before @node was captured: before that is launched for the first time; behind the launch
@@ -201,7 +207,7 @@ static EchTime time_at_launch(const EchGraphArrays *self, guint node, EchTime ti
 {
     guint none = self->items->len, item = node > 0 && node <= self->captured->len ? MIN(self->launched[node - 1], none) : none;
     guint before = node > 1 ? MIN(self->launched[node - 2], none) : none;
-    guint end = before < none ? last_of_launch(self, before) : none;
+    guint end = before < none ? self->ends[before] : none;
     if (end < none && end < item) { /* of two graphs */
         if (time <= item_at(self, end)->issued)
             return item_at(self, end)->issued + 1;
@@ -288,15 +294,15 @@ static GArray *find_needs(const EchGraphArrays *self)
 }
 
 /* The pool gives blocks out as it did at the capture where each comes and goes between the same nodes. */
-static void come_and_go(const EchGraphArrays *self, EchGraphArray *array)
+static void come_and_go(EchGraphArrays *self, EchGraphArray *array)
 {
     const Block *block = &self->blocks[array->alloc];
-    if (array->after != G_MAXUINT)
-        while (is_together(self, array->after))
-            array->after--;
-    while (is_together(self, array->first) && item_at(self, array->first - 1)->node >= block->behind)
+    array->after = array->after == G_MAXUINT ? G_MAXUINT : self->begins[array->after];
+    for (guint begin = self->begins[array->first]; array->first > begin && self->steps > 0 && item_at(self, array->first - 1)->node >= block->behind;
+         self->steps--)
         array->first--;
-    while (array->last != G_MAXUINT && is_together(self, array->last + 1) && item_at(self, array->last + 1)->node < block->until)
+    for (guint end = array->last == G_MAXUINT ? G_MAXUINT : self->ends[array->last];
+         array->last < end && self->steps > 0 && item_at(self, array->last + 1)->node < block->until; self->steps--)
         array->last++;
 }
 

@@ -314,15 +314,13 @@ static void append_ran_out(GString *out, const EchReport *report, unsigned colum
     g_autofree char *line = ran.line, *asked = ech_format_bytes(ran.asked), *live = ech_format_bytes(ran.live), *left = ech_format_bytes(ran.left),
                     *unused = ech_format_bytes(ran.held - MIN(ran.held, ran.live)), *capacity = ech_format_bytes(ran.capacity);
     g_autofree char *text =
-        ran.said ? g_strdup_printf("The server stopped when it was captured, with %s: \"%s\" What is said here is up to there.", capacity, ran.said)
-                 : g_strdup_printf("The program ran out of memory when it was captured, with %s, and stopped: %s more were asked for%s%s with %s in use, %s "
-                                   "held unused by PyTorch's "
-                                   "allocator and %s free. What is said here is up to there. 'echelon alloc' says which settings of the allocator would have "
-                                   "served that; 'echelon "
-                                   "capture --pretend' with room (--set device.memories.hbm.capacity=1TiB), what the program needs in all, and 'echelon "
-                                   "advise' of that, what would "
-                                   "make it fit.",
-                                   capacity, asked, line ? " by " : "", line ? line : "", live, unused, left);
+        ran.said
+            ? g_strdup_printf("The server stopped when it was captured, with %s: \"%s\" What is said here is up to there.", capacity, ran.said)
+            : g_strdup_printf("The program ran out of memory when it was captured, with %s, and stopped: %s more were asked for%s%s with %s in use, %s "
+                              "held unused by PyTorch's allocator and %s free. What is said here is up to there. 'echelon alloc' says which settings of "
+                              "the allocator would have served that; 'echelon capture --pretend' with room (--set device.memories.hbm.capacity=1TiB), what "
+                              "the program needs in all, and 'echelon advise' of that, what would make it fit.",
+                              capacity, asked, line ? " by " : "", line ? line : "", live, unused, left);
     ech_text_wrap(out, "  ", text, columns);
 }
 
