@@ -530,7 +530,9 @@ static bool read_loaded(EchLlamaSays *s, EchWords line)
     char text[160], name[64], id[13], number[16], unit[3], share[12], where[8];
     static const char *const units[] = {"KB", "MB", "GB", "TB"};
     double bytes = 1e3, on_cpu = 0;
-    g_strlcpy(text, line.text, MIN(line.n + 1, sizeof text));
+    size_t n = MIN(line.n, sizeof text - 1);
+    memcpy(text, line.text, n);
+    text[n] = '\0';
     if (sscanf(text, "%63s %12s %15s %2s %11s %7s", name, id, number, unit, share, where) != 6 || strlen(id) != 12 || strspn(id, "0123456789abcdef") != 12)
         return false;
     size_t of = 0;

@@ -103,7 +103,6 @@ START_TEST(blocks_belong_to_launches)
     kernel(4000 * US, 0, false, 8192, ECH_ADDRESS_READ);
     kernel(4001 * US, 0, false, 65536, ECH_ADDRESS_READ);
     g_autoptr(EchTrace) snapshot = ech_trace_builder_finish(builder, NULL);
-    builder = NULL;
     ck_assert_ptr_nonnull(snapshot);
     g_autoptr(EchGraphArrays) captures = ech_graph_arrays_new(items, uses, captured, snapshot);
     ech_graph_arrays_settle(captures);
@@ -137,7 +136,6 @@ START_TEST(inputs_are_filled_outside)
     kernel(1900 * US, 0, false, 4096, ECH_ADDRESS_WRITE);
     kernel(2000 * US, 1, false, 4096, ECH_ADDRESS_READ);
     g_autoptr(EchTrace) snapshot = ech_trace_builder_finish(builder, NULL);
-    builder = NULL;
     g_autoptr(EchGraphArrays) captures = ech_graph_arrays_new(items, uses, captured, snapshot);
     ech_graph_arrays_settle(captures);
     ck_assert_int_eq(issued(asked, ECH_OP_ALLOC), 100 * US); /* it was used before */
