@@ -552,25 +552,35 @@ static size_t source_length(const char *line, size_t n)
     return stop && stop > line && g_ascii_isdigit(stop[-1]) && *line != '<' ? (size_t)(stop - line) : 0;
 }
 
+typedef struct {
+    const char *at; /* NULL: none */
+    size_t n;       /* bytes, without the function */
+} Frame;
+
 char *ech_report_source_line(const char *stack)
 {
-    const char *found = NULL, *own = NULL;
-    size_t length = 0;
-    for (const char *at = strchr(stack, '\n'); at && !own; at = strchr(at + 1, '\n')) {
-        size_t n = strcspn(at + 1, "\n"), source = source_length(at + 1, n);
-        if (source == 0)
+    Frame own = {NULL, 0}, library = {NULL, 0}, other = {NULL, 0}; /* innermost of each kind, so far as the module reaches */
+    bool torch = false, called = false;
+    for (const char *at = strchr(stack, '\n'); at && !called && (!own.at || library.at); at = strchr(at + 1, '\n')) {
+        size_t n = strcspn(at + 1, "\n");
+        Frame frame = {at + 1, source_length(at + 1, n)};
+        if (frame.n == 0)
             continue;
-        if (!g_strstr_len(at + 1, (gssize)n, "-packages/") && !g_strstr_len(at + 1, (gssize)n, "/lib/python") &&
-            !g_strstr_len(at + 1, (gssize)n, "/echelon/pretend/python/"))
-            own = at + 1;
-        if (own || !found) {
-            found = at + 1;
-            length = source;
-        }
+        bool installed = g_strstr_len(frame.at, (gssize)n, "-packages/"), of_torch = g_strstr_len(frame.at, (gssize)n, "-packages/torch/"),
+             common =
+                 of_torch || g_strstr_len(frame.at, (gssize)n, "/echelon/pretend/python/") || (!installed && g_strstr_len(frame.at, (gssize)n, "/lib/python"));
+        torch |= of_torch;
+        called = (own.at || library.at) && g_strstr_len(frame.at, (gssize)n, "-packages/torch/nn/modules/module.py:");
+        Frame *of = common ? &other : installed ? &library : &own;
+        if (!of->at)
+            *of = frame;
     }
-    const char *slash = found ? g_strrstr_len(found, (gssize)length, "/") : NULL;
-    const char *begin = slash ? slash + 1 : found;
-    return found ? g_strndup(begin, length - (size_t)(begin - found)) : NULL;
+    /* Outside of modules a program that PyTorch runs says less of what a library makes (a trainer, a loss) than the library itself. */
+    bool inner = own.at && torch && !called && library.at && library.at < own.at;
+    Frame found = own.at && !inner ? own : library.at ? library : other;
+    const char *slash = found.at ? g_strrstr_len(found.at, (gssize)found.n, "/") : NULL;
+    const char *begin = slash ? slash + 1 : found.at;
+    return found.at ? g_strndup(begin, found.n - (size_t)(begin - found.at)) : NULL;
 }
 
 size_t ech_report_stem(const char *name)

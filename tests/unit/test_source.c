@@ -64,7 +64,15 @@ START_TEST(frames_of_text)
 }
 END_TEST
 
-/* A program's own line; else a library's; neither ranges nor code that was written while it ran. */
+#define PACKAGES "\n/opt/venv/lib/python3.11/site-packages/"
+#define TORCH PACKAGES "torch/nn/functional.py:2400:silu"
+#define CALL PACKAGES "torch/nn/modules/module.py:1885:_call_impl"
+#define LIBRARY PACKAGES "transformers/models/llama/modeling_llama.py:123:forward"
+#define TRAINER PACKAGES "transformers/trainer.py:2674:train"
+#define OWN "\n/home/me/train.py:27:<module>"
+
+/* A program's own line; else a library's; neither ranges nor code that was written while it ran. Of PyTorch's, that of the innermost module: its own one only
+ * calls the trainer, or a model of a library, in all of them. */
 START_TEST(lines_of_stacks)
 {
     static const struct {
@@ -72,6 +80,15 @@ START_TEST(lines_of_stacks)
     } cases[] = {
         {"aten::mm\n/opt/venv/lib/python3.11/site-packages/transformers/llama.py:70:forward\n/home/me/train.py:3:step", "train.py:3"},
         {"aten::mm\n<eval_with_key>.5:29:forward\n/opt/venv/lib/python3.11/site-packages/transformers/llama.py:70:forward", "llama.py:70"},
+        {"aten::silu" TORCH CALL LIBRARY CALL TRAINER OWN, "modeling_llama.py:123"},
+        {"aten::mm" CALL LIBRARY CALL OWN, "modeling_llama.py:123"}, /* a training loop around a library's model */
+        {"aten::mm" TORCH CALL "\n/home/me/model.py:9:forward" CALL OWN, "model.py:9"},
+        {"aten::permute" PACKAGES "einops/einops.py:487:rearrange"
+         "\n/home/me/model.py:9:forward" CALL TRAINER OWN,
+         "model.py:9"},
+        {"aten::silu" TORCH LIBRARY CALL "\n/home/me/reward.py:5:forward" CALL OWN, "modeling_llama.py:123"},
+        {"aten::log_softmax" TORCH PACKAGES "trl/trainer/utils.py:70:selective_log_softmax" TRAINER OWN, "utils.py:70"},
+        {"aten::cross_entropy_loss" TORCH OWN TRAINER, "train.py:27"},
         {"aten::mm\nnn.Module: layers.3 (Block)\nnn.Module: GPT", NULL},
         {"MulBackward0\nautograd::engine::evaluate_function: MulBackward0\n", NULL},
         {"aten::mm", NULL},
