@@ -1363,18 +1363,25 @@ static bool try_batches(Advise *a, const uint64_t *sizes, size_t n, uint64_t *fi
     return points != NULL;
 }
 
-/* What a batch of one row needs, which has no room. */
+/* What a batch of one row needs, which has no room; of a batch that is one already, which part of that row has. */
 static bool learn_least(Advise *a, GError **error)
 {
-    EchCase *c = vary(a->base, "passes", "batch:rows=1", error), *roomy = c ? vary_memory(c, ROOMY, error) : NULL;
-    ech_case_free(c);
-    EchSweepPoint *points = roomy ? run_cases(a, &roomy, 1, error) : NULL;
-    g_autoptr(JsonNode) node = points && points->json ? json_from_string(points->json, NULL) : NULL;
-    if (node)
-        a->advice->most = run_of(a, json_node_get_object(node));
-    a->advice->most.fits = false;
-    ech_sweep_free(points, points ? 1 : 0);
-    return points != NULL;
+    static const char *const parts[] = {"batch:times=0.5", "batch:times=0.25", "batch:times=0.125"};
+    const bool one = a->advice->batch == 1;
+    for (size_t i = 0; i < (one ? G_N_ELEMENTS(parts) : 1) && a->advice->row_parts == 0; i++) {
+        EchCase *c = vary(a->base, "passes", one ? parts[i] : "batch:rows=1", error), *roomy = c ? vary_memory(c, ROOMY, error) : NULL;
+        ech_case_free(c);
+        EchSweepPoint *points = roomy ? run_cases(a, &roomy, 1, error) : NULL;
+        g_autoptr(JsonNode) node = points && points->json ? json_from_string(points->json, NULL) : NULL;
+        if (node)
+            a->advice->most = run_of(a, json_node_get_object(node));
+        a->advice->most.fits = false;
+        a->advice->row_parts = node && one && a->advice->most.hbm <= a->advice->available ? (uint64_t)2 << i : 0;
+        ech_sweep_free(points, points ? 1 : 0);
+        if (!points)
+            return false;
+    }
+    return true;
 }
 
 /* The largest batch that has room as the program is. */
@@ -1747,7 +1754,12 @@ static void print_batch(GString *out, const EchAdvice *advice, unsigned columns)
     if (advice->batch == 0)
         return;
     g_autofree char *hbm = ech_format_bytes(advice->most.hbm), *time = ech_format_time(advice->most.makespan), *text = NULL;
-    if (advice->most_batch == 0)
+    if (advice->most_batch == 0 && advice->batch == 1) {
+        const char *part = advice->row_parts == 2 ? "half" : advice->row_parts == 4 ? "a quarter" : "an eighth";
+        g_autofree char *takes = advice->row_parts > 0 && advice->most.makespan > 0 ? g_strdup_printf(", %s %s", time, advice->per) : g_strdup("");
+        text = g_strdup_printf("Its batch is one row, of which %s (fewer tokens, or pixels) %s %s%s. Rows that are packed into one, without padding, are one.",
+                               part, advice->row_parts > 0 ? "fits:" : "needs", hbm, takes);
+    } else if (advice->most_batch == 0)
         text = g_strdup_printf("No smaller batch fits as it is (%" G_GUINT64_FORMAT " now): one of 1 needs %s.", advice->batch, hbm);
     else if (advice->most_batch == advice->batch)
         text = g_strdup_printf("Its batch of %" G_GUINT64_FORMAT " is the largest that fits.", advice->batch);

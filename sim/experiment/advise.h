@@ -54,7 +54,8 @@ typedef struct {
     uint64_t batch;                 /**< Its rows; 0: not told. */
     uint64_t most_batch;            /**< Rows of the largest that has room as it is; 0: none has, or it is not known. */
     bool more_batch;                /**< More than that may have room, which was not tried. */
-    EchAdviceRun most;              /**< With those; of a batch of one row where none has room. */
+    uint64_t row_parts;             /**< Where a batch of one row has none: 2, 4 or 8, of which one part of that row has; 0: an eighth has none, or rows have. */
+    EchAdviceRun most;              /**< With those; where none has room of a batch of one row, of that part of a row, or of an eighth of it. */
     char *blocks;                   /**< Paths of the modules that a PyTorch program repeats, "encoder.*+decoder.*"; or NULL. */
     bool checkpointed;              /**< A JAX program that makes activations again by itself (jax.checkpoint). */
     bool forward;                   /**< A JAX program without a backward pass. */

@@ -21,7 +21,8 @@ enum { WHAT_BATCH, WHAT_LOSS };
 static const char *const whats[] = {"batch", "loss", NULL};
 
 static const EchParam params[] = {
-    {"times", ECH_PARAM_RATIO, offsetof(Options, times), "1", "0.0009765625", "1024", NULL, "rows of a batch for each that there is: 0.5, 2"},
+    {"times", ECH_PARAM_RATIO, offsetof(Options, times), "1", "0.0009765625", "1024", NULL,
+     "rows of a batch for each that there is: 0.5, 2; of a batch of one row, where it is less, so much of its length"},
     {"rows", ECH_PARAM_U64, offsetof(Options, rows), "0", NULL, "1048576", NULL, "rows of a batch, where it is known how many there are; 0: as times= has it"},
     {"parts", ECH_PARAM_U64, offsetof(Options, parts), "1", "1", "1024", NULL,
      "parts that a step takes its batch in, one after the other, adding their gradients up (gradient accumulation)"},
@@ -553,7 +554,8 @@ static char *why_not(const Writer *w, bool any)
         return g_strdup("how many rows its batch has is not known; times=2 makes it twice as large");
     if (w->of_loss && w->times != 1)
         return g_strdup("a loss in parts is one of the batch that there is");
-    if (rows > 0 && !w->of_loss && (now < 1 || fabs(now - round(now)) > now * 1e-9)) /* rows= is a ratio by now */
+    bool of_one = rows == 1 && w->parts == 1 && w->times < 1;                                   /* that row has fewer tokens, or pixels */
+    if (rows > 0 && !w->of_loss && !of_one && (now < 1 || fabs(now - round(now)) > now * 1e-9)) /* rows= is a ratio by now */
         return g_strdup_printf("its batch of %" G_GUINT64_FORMAT " would be %g", rows, now);
     if (w->of_loss && w->parts == 1)
         return g_strdup("its loss is of few classes");
@@ -638,7 +640,7 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
     scale_buffers(&w);
     write_ops(&w);
     if (b.rows > 0)
-        ech_trace_builder_printf_property(builder, ECH_TRACE_BATCH, "%.0f", (double)b.rows * w.times / (double)(w.of_loss ? 1 : w.parts));
+        ech_trace_builder_printf_property(builder, ECH_TRACE_BATCH, "%.0f", MAX((double)b.rows * w.times / (double)(w.of_loss ? 1 : w.parts), 1));
     EchTrace *out = ech_trace_builder_finish(builder, error);
     if (out)
         say(&w, diag);

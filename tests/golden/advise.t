@@ -99,6 +99,9 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   with allocator pytorch:release:2.15, as recorded
 
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
+$ for m in 1400MiB 1780MiB; do echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory $m --pass batch:rows=1 | grep 'one row'; done
+  Its batch is one row, of which an eighth (fewer tokens, or pixels) needs 1.71 GiB. Rows that are packed into one, without padding, are one.
+  Its batch is one row, of which half (fewer tokens, or pixels) fits: 1.73 GiB, 3.77 ms a step. Rows that are packed into one, without padding, are one.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
    1  gradient accumulation in two         3.22 GiB         -  13.0 ms    x1.101
