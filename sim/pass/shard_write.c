@@ -6,6 +6,7 @@
  * Or, as ZeroRedundancyOptimizer has it (ZeRO-1): each device holds the state of some of the weights, brings those up to date, and sends them to all. */
 #include "sim/pass/shard.h"
 
+#include "models/kernel/gpu.h"
 #include "sim/trace/ranges.h"
 
 #include <math.h>
@@ -38,6 +39,9 @@ typedef struct {
     EchId kept_out;     /* what the unit was gathered in that came last, while the next is on its way */
     EchId kept_in, sum; /* what is being summed up over devices, and by which op */
     EchId seen;         /* what an optimizer read of gradients in buckets may go once the next forward pass begins */
+    EchId *listed;      /* per buffer: 1 + the op over lists of tensors that it was counted for last; 0: none */
+    EchId spilled;      /* the op over lists of which some went with the launch before it, or ECH_NONE */
+    double rest;        /* share of it that is left */
     EchBytes gathered, summed;
 } Writer;
 
@@ -377,7 +381,110 @@ static bool is_split(const Writer *w, EchId op)
     return is && ech_op_is_work(o);
 }
 
-static void put(Writer *w, EchId op, GArray *stand)
+/* ---- launches over lists of tensors ---- */
+
+/* Tensors and blocks of a launch of multi_tensor_apply. */
+typedef struct {
+    double tensors, blocks;
+} Listed;
+
+/* Elements of a block; lists; blocks of a launch at most, and tensors by lists (PyTorch 2.11 and 2.15, ATen/native/cuda/MultiTensorApply.cuh; the latter's
+ * larger ones where the driver takes so many arguments). Where a scalar goes with each tensor of one list, it is some fewer. */
+enum { CHUNK = 65536, LISTS = 5, SMALL_BLOCKS = 320, LARGE_BLOCKS = 2240 };
+static const uint16_t small_tensors[LISTS] = {110, 64, 48, 36, 30}, large_tensors[LISTS] = {770, 448, 336, 252, 210};
+
+/* Whether kernel @op goes over lists of tensors. */
+static bool is_listed(const EchSurvey *s, EchId op, EchGpuName *ret_name, EchGpuLaunch *ret)
+{
+    const EchOp *o = &s->ops[op];
+    if (o->kind != ECH_OP_KERNEL || o->launch == ECH_NONE || !ech_gpu_launch_parse(ech_trace_string(s->t, o->launch), ret))
+        return false;
+    ech_gpu_name(ech_trace_string(s->t, o->name), ret_name);
+    return ret_name->kind == ECH_GPU_OPTIMIZER && ret_name->lists > 0 && ret->elements > 0;
+}
+
+/* What op @op has of tensors, of which each device has a part; @more: that the launch before it had not. */
+static Listed listed_by(Writer *w, EchId op, bool more, const EchGpuName *name, const EchGpuLaunch *launch)
+{
+    const EchShardStep *d = w->d;
+    const EchOp *o = &d->s->ops[op];
+    Listed of = {0, 0};
+    const bool writes = name->lists_written > 0; /* those of one kind are counted: what it reads may be one list twice */
+    const double lists = MAX(writes ? name->lists_written : name->lists_read, 1), share = d->most > 0 ? (double)d->most / (double)d->total : 1;
+    const EchBytes each = MAX(launch->operand_bytes > 0 ? launch->operand_bytes : name->element_bytes, 1);
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        const EchUse *use = &d->s->uses[u];
+        if ((use->access == ECH_WRITE) != writes || w->listed[use->buffer] == op + 1)
+            continue;
+        if (!more || w->listed[use->buffer] != op) { /* else the tensor goes on from there */
+            EchBytes elements = d->s->buffers[use->buffer].bytes / each;
+            of.tensors += share / lists;
+            of.blocks += ceil((double)(d->most > 0 ? elements : part_of(d, elements)) / CHUNK) * share / lists;
+        }
+        w->listed[use->buffer] = op + 1;
+    }
+    return of;
+}
+
+/* The last of the launches from @op on, of one operator over lists of tensors, for which one suffices where each device has its part of all; *ret_launch, owned
+ * by the caller, is how that is launched. @op and NULL where it is no such operator. */
+static EchId last_joined(Writer *w, EchId op, uint32_t parts, char **ret_launch)
+{
+    const EchSurvey *s = w->d->s;
+    EchGpuName name;
+    EchGpuLaunch launch, next;
+    *ret_launch = NULL;
+    bool of_module = w->d->part[op] == ECH_PART_FORWARD || w->d->part[op] == ECH_PART_BACKWARD; /* turns may begin and end between its ops */
+    if (of_module || !is_listed(s, op, &name, &launch))
+        return op;
+    Listed all = listed_by(w, op, false, &name, &launch);
+    if (w->spilled == op) {
+        all.tensors *= w->rest;
+        all.blocks *= w->rest;
+    }
+    const bool large = launch.grid[0] > SMALL_BLOCKS;
+    const double most_tensors = (large ? large_tensors : small_tensors)[MIN(name.lists, LISTS) - 1], most_blocks = large ? LARGE_BLOCKS : SMALL_BLOCKS;
+    uint64_t elements = launch.elements;
+    EchId last = op;
+    while (last + 1 < s->n && s->ops[last + 1].name == s->ops[op].name && s->ops[last + 1].stack == s->ops[op].stack &&
+           s->ops[last + 1].queue == s->ops[op].queue && is_listed(s, last + 1, &name, &next)) {
+        Listed more = listed_by(w, last + 1, true, &name, &next);
+        double fits = MIN((most_tensors - all.tensors) / MAX(more.tensors, 1e-9), (most_blocks - all.blocks) / MAX(more.blocks, 1e-9));
+        if (fits < 1) {
+            w->spilled = last + 1;
+            w->rest = 1 - MAX(fits, 0);
+            for (uint32_t u = s->ops[last + 1].first_use; u < s->ops[last + 1].first_use + s->ops[last + 1].n_uses; u++)
+                w->listed[s->uses[u].buffer] = 0; /* to be counted again, as the first of its launch */
+            break;
+        }
+        all.tensors += more.tensors;
+        all.blocks += more.blocks;
+        elements += next.elements;
+        last++;
+    }
+    launch.grid[0] = (uint32_t)MAX(ceil(all.blocks), 1);
+    launch.elements = elements / parts;
+    *ret_launch = ech_gpu_launch_change(ech_trace_string(s->t, s->ops[op].launch), &launch);
+    return last;
+}
+
+/* The uses of op @op, for the one appended last. */
+static void put_uses(Writer *w, EchId op, bool split, GArray *stand)
+{
+    const EchSurvey *s = w->d->s;
+    const EchOp *was = &s->ops[op];
+    for (uint32_t u = was->first_use; u < was->first_use + was->n_uses; u++) {
+        const EchUse *use = &s->uses[u];
+        g_array_set_size(stand, 0);
+        find_stand(w, use->buffer, stand);
+        for (guint k = 0; k < stand->len && (was->kind != ECH_OP_COPY || k == 0); k++)
+            ech_trace_builder_use(w->e.builder, g_array_index(stand, EchId, k), (EchAccess)use->access,
+                                  (split ? part_of(w->d, use->bytes) : use->bytes) / MAX(stand->len, 1), (EchPattern)use->pattern, (EchOrigin)use->origin);
+    }
+}
+
+/* Writes op @op, and those behind it that go with its launch: the last of them. */
+static EchId put(Writer *w, EchId op, GArray *stand)
 {
     const EchShardStep *d = w->d;
     const EchSurvey *s = d->s;
@@ -393,32 +500,39 @@ static void put(Writer *w, EchId op, GArray *stand)
     }
     if (gone) {
         w->e.map[op] = w->e.last_core;
-        return;
+        return op;
     }
+    EchId last = op;
     if (split) {
+        g_autofree char *launch = NULL;
+        last = last_joined(w, op, parts, &launch);
+        for (EchId k = op + 1; k <= last && o.estimate != ECH_TIME_NONE; k++)
+            o.estimate = s->ops[k].estimate == ECH_TIME_NONE ? ECH_TIME_NONE : ech_time_add(o.estimate, s->ops[k].estimate);
         o.recorded = (EchRecorded){ECH_TIME_NONE, ECH_TIME_NONE};
         o.estimate = o.estimate == ECH_TIME_NONE ? ECH_TIME_NONE : o.estimate / (EchTime)parts;
-        o.launch = was->launch == ECH_NONE ? ECH_NONE : ech_edit_launch(&w->e, was->launch, parts);
+        o.launch = launch                    ? ech_trace_builder_string(w->e.builder, launch, -1)
+                   : was->launch == ECH_NONE ? ECH_NONE
+                                             : ech_edit_launch(&w->e, was->launch, parts);
         o.bytes = o.kind == ECH_OP_COPY ? part_of(d, o.bytes) : o.bytes;
     }
     bool memory = o.kind == ECH_OP_ALLOC || o.kind == ECH_OP_FREE;
     EchBytes now = memory ? ech_trace_builder_peek_buffer(w->e.builder, o.target)->bytes : 0;
     if (memory && now != s->buffers[o.target].bytes)
         o.bytes = now;
-    w->e.map[op] = ech_trace_builder_op(w->e.builder, o);
-    for (uint32_t u = was->first_use; u < was->first_use + was->n_uses; u++) {
-        const EchUse *use = &s->uses[u];
-        g_array_set_size(stand, 0);
-        find_stand(w, use->buffer, stand);
-        for (guint k = 0; k < stand->len && (o.kind != ECH_OP_COPY || k == 0); k++)
-            ech_trace_builder_use(w->e.builder, g_array_index(stand, EchId, k), (EchAccess)use->access,
-                                  (split ? part_of(d, use->bytes) : use->bytes) / MAX(stand->len, 1), (EchPattern)use->pattern, (EchOrigin)use->origin);
+    EchId made = ech_trace_builder_op(w->e.builder, o);
+    for (EchId i = op; i <= last; i++) {
+        w->e.map[i] = made;
+        put_uses(w, i, split, stand);
+        for (uint32_t k = 0; k < s->ops[i].n_deps; k++) {
+            const EchDep *dep = &s->deps[s->ops[i].first_dep + k];
+            if (i == op || dep->op < op || dep->op > last) /* else it is the same launch */
+                ech_edit_dep(&w->e, dep, 0);
+        }
+        ech_edit_work(&w->e, i, parts);
     }
-    for (uint32_t k = 0; k < was->n_deps; k++)
-        ech_edit_dep(&w->e, &s->deps[was->first_dep + k], 0);
-    ech_edit_work(&w->e, op, parts);
     if (o.queue == s->core)
-        w->e.last_core = w->e.map[op];
+        w->e.last_core = made;
+    return last;
 }
 
 /* Where weights stay whole: each goes from the device that brought it up to date to all. */
@@ -453,7 +567,8 @@ static void note_updated(Writer *w, EchId op)
     }
 }
 
-static void write_op(Writer *w, EchId op, GArray *stand)
+/* The last op that was written: @op, or one that goes with its launch. */
+static EchId write_op(Writer *w, EchId op, GArray *stand)
 {
     const EchShardStep *d = w->d;
     const EchOp *o = &d->s->ops[op];
@@ -465,12 +580,14 @@ static void write_op(Writer *w, EchId op, GArray *stand)
         w->seen = op;
     else if (w->updated->len > 0 && (ech_op_is_work(o) || (memory && w->is_updated[o->target])))
         send_updated(w);
+    EchId last = op;
     if (leaves || d->syncs[op] || d->adds[op])
         w->e.map[op] = w->e.last_core;
     else
-        put(w, op, stand);
-    if (w->whole && d->part[op] == ECH_PART_OPTIMIZER)
-        note_updated(w, op);
+        last = put(w, op, stand);
+    for (EchId i = op; i <= last && w->whole && d->part[op] == ECH_PART_OPTIMIZER; i++)
+        note_updated(w, i);
+    return last;
 }
 
 /* By their last op; the root's after those of units, before which it began. */
@@ -494,7 +611,7 @@ static void write_ops(Writer *w)
     for (EchId i = 0; i < d->s->n; i++) {
         for (; next < d->turns->len && ech_shard_turn(d, next)->first == i; next++)
             begin(w, ech_shard_turn(d, next));
-        write_op(w, i, stand);
+        i = write_op(w, i, stand);
         for (; over < ends->len && ech_shard_turn(d, g_array_index(ends, uint32_t, over))->last == i; over++)
             end(w, ech_shard_turn(d, g_array_index(ends, uint32_t, over)));
     }
@@ -589,7 +706,8 @@ EchTrace *ech_shard_write(const EchShardStep *d, const EchShardOptions *o, const
                 .kept_out = ECH_NONE,
                 .kept_in = ECH_NONE,
                 .sum = ECH_NONE,
-                .seen = ECH_NONE};
+                .seen = ECH_NONE,
+                .spilled = ECH_NONE};
     uint32_t device = ech_trace_queues(s->t)[s->core].device;
     ech_edit_init(&w.e, s, builder);
     const char *host = ech_trace_get_property(s->t, "pretended_devices");
@@ -601,6 +719,7 @@ EchTrace *ech_shard_write(const EchShardStep *d, const EchShardOptions *o, const
     w.sums = ech_trace_builder_queue(builder, w.whole ? "broadcast" : "reduce-scatter", ECH_QUEUE_COMPUTE, device);
     w.all = g_new(EchId, s->n_buffers + 1);
     memset(w.all, 0xff, (s->n_buffers + 1) * sizeof *w.all);
+    w.listed = g_new0(EchId, s->n_buffers + 1);
     w.is_summed = g_new0(bool, s->n_buffers + 1);
     w.is_updated = g_new0(bool, s->n_buffers + 1);
     w.updated = g_array_new(FALSE, FALSE, sizeof(EchId));
@@ -616,6 +735,7 @@ EchTrace *ech_shard_write(const EchShardStep *d, const EchShardOptions *o, const
         say(&w, all, modules, diag);
     ech_edit_clear(&w.e);
     g_free(w.all);
+    g_free(w.listed);
     g_free(w.is_summed);
     g_free(w.is_updated);
     g_free(w.units);

@@ -22,7 +22,7 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --engine native --pass shar
 $ for p in shard:weights=false shard:keep=true shard "remat:modules=module.blocks.* --pass shard"; do echelon run --trace traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-sxm --step last --engine native --pass $p 2>&1 | grep -E '^  (It (fits|takes)|[0-9.]+ GiB reserved|  - .* same on)|- shard:'; done
   It fits. hbm 3.83 GiB of 78.6 GiB (5 %), host 8 B of 2 TiB (0 %)
   3.58 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 544 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.61 GiB, 512 MiB of it the process's context.
-  It takes 14.0 ms, bound by hbm port (31 % of the critical path).
+  It takes 13.9 ms, bound by hbm port (31 % of the critical path).
   - shard: optimizer state (885 MiB) split over 8 devices, weight by weight, at most 250 MiB on one, which sends the weights that it brought up to date to all: 885 MiB
   It fits. hbm 3.07 GiB of 78.6 GiB (4 %), host 8 B of 2 TiB (0 %)
   3.57 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.36 GiB, 512 MiB of it the process's context.
@@ -32,13 +32,13 @@ $ for p in shard:weights=false shard:keep=true shard "remat:modules=module.block
   - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of eight steps 0.70 to 0.89 times the memory and 0.71 to 0.86 times the time
   It fits. hbm 2.88 GiB of 78.6 GiB (4 %), host 8 B of 2 TiB (0 %)
   3.44 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.22 GiB, 512 MiB of it the process's context.
-  It takes 10.8 ms, bound by hbm port (35 % of the critical path).
+  It takes 10.7 ms, bound by hbm port (35 % of the critical path).
   - shard: weights and optimizer state (1.30 GiB), and gradients, in parts over 8 devices, 166 MiB and gradients on each, as fully_shard of module.blocks.* and of the model has them
   - shard: 1.24 GiB of weights are gathered and 885 MiB of gradients summed up, in the types that they have
   - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of eight steps 0.70 to 0.89 times the memory and 0.71 to 0.86 times the time
   It fits. hbm 2.29 GiB of 78.6 GiB (3 %), host 8 B of 2 TiB (0 %)
   3.00 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 3.79 GiB, 512 MiB of it the process's context.
-  It takes 11.8 ms, bound by hbm port (35 % of the critical path).
+  It takes 11.7 ms, bound by hbm port (35 % of the critical path).
   - shard: weights and optimizer state (1.30 GiB), and gradients, in parts over 8 devices, 166 MiB and gradients on each, as fully_shard of module.blocks.* and of the model has them
   - shard: 1.24 GiB of weights are gathered and 885 MiB of gradients summed up, in the types that they have
   - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of eight steps 0.70 to 0.89 times the memory and 0.71 to 0.86 times the time
@@ -97,5 +97,5 @@ $ echelon advise traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4600MiB --step last | sed -n '/On several/,/^$/p'
   On several of this device
-   8  eight, all split (FSDP, ZeRO-3)      4.27 GiB         -  18.8 ms    x1.595
+   8  eight, all split (FSDP, ZeRO-3)      4.27 GiB         -  18.8 ms    x1.594
 

@@ -13,7 +13,7 @@ static const char device_text[] = "name: t\nfamily: other\nmemories:\n  hbm: {ki
                                   "units:\n  matrix: {peaks: {f32: 100TFLOP/s}}\n  vector: {peaks: {f32: 10TFLOP/s}}\n";
 
 /* A model of two blocks, of 4 MiB each, and 8 MiB beside them, on four devices; each weight has one moment. */
-enum { MB = 1 << 20, BLOCK = 4 * MB, ROOT = 8 * MB, DEVICES = 4, N_WEIGHTS = 3 };
+enum { MB = 1 << 20, BLOCK = 4 * MB, ROOT = 8 * MB, DEVICES = 4, N_WEIGHTS = 3, LISTED = 70, LISTED_BYTES = MB };
 static const EchBytes sizes[N_WEIGHTS] = {BLOCK, BLOCK, ROOT};
 static const char *const modules[N_WEIGHTS] = {"nn.Module: blocks.0 (Block)\nnn.Module: GPT", "nn.Module: blocks.1 (Block)\nnn.Module: GPT", "nn.Module: GPT"};
 #define NODE "autograd::engine::evaluate_function: "
@@ -28,12 +28,13 @@ typedef struct {
     bool kept_gradients;                             /* from step to step */
     bool clipped;                                    /* by their length */
     bool stateless, loop, no_modules, split, shared; /* shared: a block's weight is used by the root, too */
+    bool listed;                                     /* an operator over lists of more tensors, of which each launch has one */
 } Made;
 
 typedef struct {
     EchTraceBuilder *b;
     const Made *how;
-    EchId w[N_WEIGHTS], m[N_WEIGHTS], g[N_WEIGHTS], bucket[N_WEIGHTS], x, links;
+    EchId w[N_WEIGHTS], m[N_WEIGHTS], g[N_WEIGHTS], bucket[N_WEIGHTS], listed[LISTED], x, links;
 } Step;
 
 static void use(Step *s, EchId buffer, EchAccess access, EchBytes bytes)
@@ -117,6 +118,25 @@ static void copy_back(Step *s, int k)
     use(s, s->g[k], ECH_WRITE, sizes[k]);
 }
 
+#define LIST_KERNEL                                                                                                                                            \
+    "void at::native::(anonymous namespace)::multi_tensor_apply_kernel<at::native::(anonymous namespace)::TensorListMetadata<2>, "                             \
+    "at::native::(anonymous namespace)::BinaryOpListAlphaFunctor<float, 2, 2, 0>, std::plus<float>, float>(x)"
+
+/* Of 1 MiB each, four chunks of 65,536 elements. */
+static void lists(Step *s)
+{
+    for (int k = 0; k < LISTED; k++) {
+        EchId moment = s->listed[k];
+        kernel(s, LIST_KERNEL, STEP);
+        ech_trace_builder_peek_op(s->b, (EchId)ech_trace_builder_n_ops(s->b) - 1)->launch =
+            ech_trace_builder_string(s->b, "grid=4x1x1 block=512x1x1 elements=262144 operand_bytes=4", -1);
+        use(s, moment, ECH_READ, LISTED_BYTES);
+        use(s, moment, ECH_WRITE, LISTED_BYTES);
+        if (k > 0)
+            ech_trace_builder_dep(s->b, (EchId)ech_trace_builder_n_ops(s->b) - 2, 0);
+    }
+}
+
 static void optimizer(Step *s)
 {
     const Made *how = s->how;
@@ -141,6 +161,8 @@ static void optimizer(Step *s)
         }
     }
     (void)ech_test_put(s->b, ECH_OP_FREE, handed);
+    if (how->listed)
+        lists(s);
 }
 
 static EchTrace *step(const Made *how)
@@ -158,6 +180,8 @@ static EchTrace *step(const Made *how)
         if (how->kept_gradients)
             s->g[k] = ech_test_buffer(b, "g", sizes[k], ECH_ROLE_GRADIENT, true);
     }
+    for (int k = 0; k < LISTED && how->listed; k++)
+        s->listed[k] = ech_test_buffer(b, "listed", LISTED_BYTES, ECH_ROLE_OPTIMIZER, true);
     EchId loop = how->loop ? ech_test_loop(b, 1) : ECH_NONE;
     for (unsigned pass = 0; pass < MAX(how->passes, 1); pass++) {
         for (int k = 0; k < N_WEIGHTS; k++) {
@@ -308,6 +332,33 @@ START_TEST(ahead)
 }
 END_TEST
 
+/* A launch over two lists has 64 tensors and 320 blocks at most: of 70 tensors there are two, of as many blocks each as tensors, of which each device has a
+ * quarter, a chunk; where tensors are dealt out whole, half of them to one device, one. */
+START_TEST(joined)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    static const char *const launches[2][2] = {
+        {"grid=64x1x1 block=512x1x1 elements=4194304 operand_bytes=4", "grid=6x1x1 block=512x1x1 elements=393216 operand_bytes=4"},
+        {"grid=140x1x1 block=512x1x1 elements=9175040 operand_bytes=4", NULL}};
+    const char *const specs[] = {_i == 0 ? "shard" : "shard:weights=false", NULL};
+    const Made how = {.sums = IN_BUCKETS, .listed = true};
+    g_autoptr(EchTrace) in = step(&how);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    size_t n = 0;
+    for (size_t i = 0; i < ech_trace_n_ops(out); i++) {
+        const EchOp *o = &ech_trace_ops(out)[i];
+        if (strcmp(ech_trace_string(out, o->name), LIST_KERNEL) != 0)
+            continue;
+        ck_assert_uint_lt(n, 2);
+        ck_assert_pstr_eq(ech_trace_string(out, o->launch), launches[_i][n]);
+        n++;
+    }
+    ck_assert_uint_eq(n, _i == 0 ? 2 : 1);
+    ck_assert_uint_eq(moved(out, LIST_KERNEL), moved(in, LIST_KERNEL) / (_i == 0 ? DEVICES : 2));
+}
+END_TEST
+
 /* Told of DistributedDataParallel, and what PyTorch itself does; memory and time, and times by which those may be off. */
 static const struct {
     const char *spec, *how;
@@ -339,6 +390,7 @@ int main(void)
     TCase *tcase = tcase_create("shard_modules");
     tcase_add_loop_test(tcase, split, 0, G_N_ELEMENTS(cases));
     tcase_add_test(tcase, ahead);
+    tcase_add_loop_test(tcase, joined, 0, 2);
     tcase_add_loop_test(tcase, as_captured, 0, G_N_ELEMENTS(captured));
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
