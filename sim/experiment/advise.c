@@ -7,6 +7,7 @@
 #include "sim/experiment/served.h"
 #include "sim/experiment/torch_measures.h"
 #include "sim/import/hlo.h"
+#include "sim/pass/batch.h"
 #include "sim/pass/modules.h"
 #include "sim/pass/remat.h"
 #include "sim/pass/schedule.h"
@@ -1180,7 +1181,8 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
     a->several = a->xla ? (uint64_t)result->program->partitions * result->program->replicas > 1 : has_collectives(result->trace);
     advice->margin = ech_remat_margin(result->trace);
-    const char *rows = a->pytorch && a->trains ? ech_trace_get_property(result->trace, ECH_TRACE_BATCH) : NULL;
+    advice->is_graph = a->pytorch && a->trains && ech_batch_is_of_graph(result->trace, result->device);
+    const char *rows = a->pytorch && a->trains && !advice->is_graph ? ech_trace_get_property(result->trace, ECH_TRACE_BATCH) : NULL;
     advice->batch = rows ? g_ascii_strtoull(rows, NULL, 10) : 0;
     const EchMemory *hbm = ech_device_memory(result->device, "hbm");
     if (!hbm) {
@@ -1751,6 +1753,12 @@ static void print_first(GString *out, const EchAdvice *advice, unsigned columns)
 /* The largest batch, in a sentence. */
 static void print_batch(GString *out, const EchAdvice *advice, unsigned columns)
 {
+    if (advice->is_graph)
+        ech_text_wrap(
+            out, "  ",
+            "Its rows are the nodes of one graph, and parts of it would lack one another's: gradients cannot be accumulated over them. Batches of nodes "
+            "that bring their neighbours along (torch_geometric.loader.NeighborLoader) need less.",
+            columns);
     if (advice->batch == 0)
         return;
     g_autofree char *hbm = ech_format_bytes(advice->most.hbm), *time = ech_format_time(advice->most.makespan), *text = NULL;

@@ -51,16 +51,17 @@ typedef struct {
     const char *margin;             /**< ech_remat_margin. */
     bool live_fits;                 /**< What is live at the fullest moment has room. Where it does not fit all the same, that is fragmentation. */
     char *undonated;                /**< An argument whose place results could take and do not; NULL: none, or none that is named. */
-    uint64_t batch;                 /**< Its rows; 0: not told. */
+    bool is_graph;                  /**< Its rows are nodes of one graph (EchBatch.is_graph). */
+    uint64_t batch;                 /**< Its rows; 0: not told, or those of a graph. */
     uint64_t most_batch;            /**< Rows of the largest that has room as it is; 0: none has, or it is not known. */
     bool more_batch;                /**< More than that may have room, which was not tried. */
-    uint64_t row_parts;             /**< Where a batch of one row has none: 2, 4 or 8, of which one part of that row has; 0: an eighth has none, or rows have. */
-    EchAdviceRun most;              /**< With those; where none has room of a batch of one row, of that part of a row, or of an eighth of it. */
-    char *blocks;                   /**< Paths of the modules that a PyTorch program repeats, "encoder.*+decoder.*"; or NULL. */
-    bool checkpointed;              /**< A JAX program that makes activations again by itself (jax.checkpoint). */
-    bool forward;                   /**< A JAX program without a backward pass. */
-    char *to_capture;               /**< Measures that another capture would tell, "autocast, compile" (--also); or NULL. */
-    char **holds;                   /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */
+    uint64_t row_parts; /**< Where a batch of one row has none: 2, 4 or 8, of which one part of that row has; 0: an eighth has none, or rows have. */
+    EchAdviceRun most;  /**< With those; where none has room of a batch of one row, of that part of a row, or of an eighth of it. */
+    char *blocks;       /**< Paths of the modules that a PyTorch program repeats, "encoder.*+decoder.*"; or NULL. */
+    bool checkpointed;  /**< A JAX program that makes activations again by itself (jax.checkpoint). */
+    bool forward;       /**< A JAX program without a backward pass. */
+    char *to_capture;   /**< Measures that another capture would tell, "autocast, compile" (--also); or NULL. */
+    char **holds;       /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */
     EchAdviceRow *rows; /**< rows[n]: those that fit first, quickest first; then those that may, larger devices, unified memory, those that do not; then those
                           without effect. */
     size_t n;

@@ -541,6 +541,8 @@ static char *why_not(const Writer *w, bool any)
         return g_strdup("it has no loss over classes of rows, whose gradients follow it, or does that in parts already");
     if (w->parts > 1 && w->turns->len == 0)
         return g_strdup("it has no backward pass, whose gradients parts would add up");
+    if (w->parts > 1 && !w->of_loss && w->b->is_graph)
+        return g_strdup("its rows are nodes of one graph, and parts of it would lack one another's");
     if (w->parts > 1 && steps_in_backward(s->t))
         return g_strdup("its optimizers step within the backward pass, each as its gradient is there, and leave parts none to add up");
     if (w->parts > 1 && (has_views || twice))

@@ -244,6 +244,84 @@ static void find_works(EchBatch *b)
     follow_call(b, &call);
 }
 
+/* ---- graphs ---- */
+
+/* Whether op @op adds rows up by an index. What copies them by one (rows without padding, and back) does not, nor does what gathers them. */
+static bool sums_by_index(const EchSurvey *s, EchId op)
+{
+    static const char *const operators[] = {"aten::scatter_add", "aten::index_add", "aten::scatter_reduce", "aten::index_reduce"};
+    const char *stack = ech_trace_string(s->t, s->ops[op].stack);
+    bool is = false;
+    for (size_t k = 0; k < G_N_ELEMENTS(operators) && !is; k++)
+        is = strstr(stack, operators[k]) != NULL;
+    return is;
+}
+
+/* Of what op @op reads, an index that comes from what modules are given alone, of which @origin tells: from which; ECH_NONE where it does not sum rows of
+ * modules by one. */
+static EchId edges_of(const EchBatch *b, EchId op, const EchId *origin)
+{
+    const EchSurvey *s = b->s;
+    const EchOp *o = &s->ops[op];
+    EchId edges = ECH_NONE;
+    bool rows = false;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        EchId a = ech_survey_used(s, u);
+        bool reads = false, writes = false;
+        (void)ech_survey_access(s, op, a, &reads, &writes);
+        if (!reads || writes || s->buffers[a].bytes <= SMALL)
+            continue;
+        rows |= b->has[a] && origin[a] == ECH_NONE;
+        edges = origin[a] != ECH_NONE ? origin[a] : edges;
+    }
+    return rows ? edges : ECH_NONE;
+}
+
+/* Whether @buffer is there from before op @first until after op @last. */
+static bool stays(const EchSurvey *s, EchId buffer, EchId first, EchId last)
+{
+    bool is = true;
+    for (EchId i = 0; i < s->n && is; i++) {
+        bool asked = s->ops[i].kind == ECH_OP_ALLOC && i > first, freed = s->ops[i].kind == ECH_OP_FREE && i < last;
+        is = !((asked || freed) && s->ops[i].target == buffer);
+    }
+    return is;
+}
+
+/* A graph's nodes and edges are the same in all steps; batches of graphs are not, and can be divided. */
+static bool is_graph(const EchBatch *b)
+{
+    const EchSurvey *s = b->s;
+    EchId edges = ECH_NONE, first = ECH_NONE, last = 0; /* ops of forward passes */
+    g_autofree EchId *origin = g_new(EchId, s->n_buffers + 1);
+    for (EchId a = 0; a < s->n_buffers; a++)
+        origin[a] = s->buffers[a].role == ECH_ROLE_INPUT ? a : ECH_NONE;
+    for (EchId i = 0; i < s->n; i++) {
+        const EchOp *o = &s->ops[i];
+        if (b->part[i] != ECH_PART_FORWARD)
+            continue;
+        first = first == ECH_NONE ? i : first;
+        last = i;
+        if (edges == ECH_NONE && sums_by_index(s, i))
+            edges = edges_of(b, i, origin);
+        EchId from = ECH_NONE; /* what is made of what is given alone comes from that */
+        bool alone = true;
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+            EchId a = ech_survey_used(s, u);
+            if (s->uses[u].access != ECH_READ || s->buffers[a].bytes <= SMALL)
+                continue;
+            alone &= origin[a] != ECH_NONE;
+            from = origin[a] != ECH_NONE ? origin[a] : from;
+        }
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && alone && from != ECH_NONE; u++) {
+            EchId a = ech_survey_used(s, u);
+            if (s->uses[u].access == ECH_WRITE && origin[a] == ECH_NONE && !b->is_weights[a])
+                origin[a] = from;
+        }
+    }
+    return edges != ECH_NONE && stays(s, edges, first, last);
+}
+
 bool ech_batch_init(EchBatch *batch, const EchSurvey *survey)
 {
     const EchSurvey *s = survey;
@@ -277,7 +355,15 @@ bool ech_batch_init(EchBatch *batch, const EchSurvey *survey)
     find_workspaces(batch);
     for (EchId a = 0; a < s->n_buffers; a++)
         any |= batch->has[a];
+    batch->is_graph = is_graph(batch);
     return any;
+}
+
+bool ech_batch_is_of_graph(const EchTrace *trace, const EchDevice *device)
+{
+    g_auto(EchSurvey) s = {0};
+    g_auto(EchBatch) b = {0};
+    return ech_survey_init(&s, trace, device) && ech_batch_init(&b, &s) && b.is_graph;
 }
 
 void ech_batch_clear(EchBatch *batch)

@@ -11,7 +11,7 @@ static const char device_text[] = "name: t\nfamily: other\nmemories:\n  hbm: {ki
                                   "units:\n  matrix: {peaks: {f32: 100TFLOP/s}}\n  vector: {peaks: {f32: 10TFLOP/s}}\n";
 
 /* 8 rows of 1,024 numbers of 4 bytes, over and over, and 1,024 x 2,048 weights: y[8192, 2048] = x[8192, 1024] w. */
-enum { ROWS = 8, KB = 1 << 10, MB = 1 << 20, X = 32 * MB, Y = 64 * MB, W = 8 * MB, TABLE = MB, N = 8192 };
+enum { ROWS = 8, KB = 1 << 10, MB = 1 << 20, X = 32 * MB, Y = 64 * MB, W = 8 * MB, TABLE = MB, EDGES = MB, N = 8192 };
 #define MODULE "nn.Module: GPT"
 #define NODE "autograd::engine::evaluate_function: "
 #define STEP "aten::_foreach_add_\nOptimizer.step#SGD.step"
@@ -24,12 +24,13 @@ typedef struct {
     unsigned rows;                                    /* 0: eight */
     bool untold, no_rows, views, twice, loop, hooked; /* hooked: the step is a hook of the gradient's */
     bool classes;                                     /* y are logits, of classes */
+    bool edges;                                       /* rows are summed up by an index that is given, made anew with x */
 } Made;
 
 typedef struct {
     EchTraceBuilder *b;
     const Made *how;
-    EchId x, w, m, g, bucket, y;
+    EchId x, w, m, g, bucket, y, edges;
 } Step;
 
 static void use(Step *s, EchId buffer, EchAccess access, EchBytes bytes)
@@ -91,6 +92,13 @@ static void forward(Step *s)
     use(s, mask, ECH_READ, ROWS * TABLE);
     use(s, s->y, ECH_READ, Y);
     use(s, s->y, ECH_WRITE, Y);
+    if (s->how->edges) {
+        (void)kernel(s, "scatter", "aten::scatter_add_\n" MODULE, NULL);
+        use(s, s->edges, ECH_READ, EDGES);
+        use(s, mask, ECH_READ, ROWS * TABLE);
+        use(s, s->y, ECH_READ, Y);
+        use(s, s->y, ECH_WRITE, Y);
+    }
     (void)ech_test_put(s->b, ECH_OP_FREE, table);
     (void)ech_test_put(s->b, ECH_OP_FREE, mask);
     if (before != ECH_NONE && s->how->kept_output)
@@ -171,6 +179,8 @@ static EchTrace *steps(const Made *how)
     if (how->sums != ALONE)
         s->bucket = ech_test_buffer(b, "bucket", W, ECH_ROLE_GRADIENT, true);
     s->x = how->made ? ECH_NONE : ech_test_buffer(b, "x", X, given, true);
+    if (how->edges && !how->made)
+        s->edges = ech_test_buffer(b, "edges", EDGES, ECH_ROLE_INPUT, true);
     if (!how->no_rows)
         ech_trace_builder_printf_property(b, ECH_TRACE_BATCH, "%u", how->rows > 0 ? how->rows : 8);
     EchId loop = how->loop ? ech_test_loop(b, 1) : ECH_NONE;
@@ -180,6 +190,8 @@ static EchTrace *steps(const Made *how)
             (void)kernel(s, "randn", "aten::randn", "grid=32x1x1 block=256x1x1 elements=8388608 operand_bytes=4");
             use(s, s->x, ECH_WRITE, X);
         }
+        if (how->edges && how->made)
+            s->edges = asked_for(s, "edges", EDGES, ECH_ROLE_INPUT);
         forward(s);
         if (!how->inference) {
             backward(s);
@@ -187,6 +199,8 @@ static EchTrace *steps(const Made *how)
         }
         if (how->made)
             (void)ech_test_put(b, ECH_OP_FREE, s->x);
+        if (how->edges && how->made)
+            (void)ech_test_put(b, ECH_OP_FREE, s->edges);
         if (how->twice)
             for (unsigned k = 0; k < 2; k++)
                 (void)ech_test_put(b, k == 0 ? ECH_OP_ALLOC : ECH_OP_FREE, s->g);
@@ -257,6 +271,8 @@ static const struct {
     {{.untold = true, .no_rows = true}, "batch:times=2", "it does not tell what its modules are given", 0},
     {{.no_rows = true}, "batch:rows=2", "how many rows its batch has is not known", 0},
     {{.inference = true, .kept_output = true}, "batch:parts=2", "it has no backward pass", 0},
+    {{.edges = true, .steps = 2}, "batch:parts=2", "its rows are nodes of one graph", 0},
+    {{.edges = true, .made = true, .steps = 2}, "batch:parts=2", "in 2 parts, 4 each", KEPT + X / 2 + EDGES / 2 + Y + W}, /* other graphs each time */
     {{.hooked = true}, "batch:parts=2", "step within the backward pass", 0},
     {{.views = true}, "batch:parts=2", "go by other names", 0},
     {{.twice = true}, "batch:parts=2", "asks for an array more than once", 0},
