@@ -257,24 +257,24 @@ static bool sums_by_index(const EchSurvey *s, EchId op)
     return is;
 }
 
-/* Of what op @op reads, an index that comes from what modules are given alone, of which @origin tells: from which; ECH_NONE where it does not sum rows of
- * modules by one. */
-static EchId edges_of(const EchBatch *b, EchId op, const EchId *origin)
+/* Of an array: what modules are given that it is made of; or OF_WEIGHTS, where those have a part in it; ECH_NONE: neither. */
+#define OF_WEIGHTS (ECH_NONE - 1)
+
+/* What all that op @op reads is made of, as of one array: weights before all else. *@ret_given: what of it modules are given alone. */
+static EchId made_of(const EchBatch *b, EchId op, const EchId *origin, EchId *ret_given)
 {
     const EchSurvey *s = b->s;
     const EchOp *o = &s->ops[op];
-    EchId edges = ECH_NONE;
-    bool rows = false;
+    EchId of = ECH_NONE;
+    *ret_given = ECH_NONE;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
         EchId a = ech_survey_used(s, u);
-        bool reads = false, writes = false;
-        (void)ech_survey_access(s, op, a, &reads, &writes);
-        if (!reads || writes || s->buffers[a].bytes <= SMALL)
+        if (s->uses[u].access != ECH_READ || s->buffers[a].bytes <= SMALL || origin[a] == ECH_NONE)
             continue;
-        rows |= b->has[a] && origin[a] == ECH_NONE;
-        edges = origin[a] != ECH_NONE ? origin[a] : edges;
+        *ret_given = origin[a] != OF_WEIGHTS ? origin[a] : *ret_given;
+        of = of == OF_WEIGHTS ? of : origin[a];
     }
-    return rows ? edges : ECH_NONE;
+    return of;
 }
 
 /* Whether @buffer is there from before op @first until after op @last. */
@@ -288,35 +288,28 @@ static bool stays(const EchSurvey *s, EchId buffer, EchId first, EchId last)
     return is;
 }
 
-/* A graph's nodes and edges are the same in all steps; batches of graphs are not, and can be divided. */
+/* What depends on weights is summed up by what does not, edges; those of a graph are the same in all steps, where batches of graphs, which can be divided, have
+ * others. A router's choice of experts depends on weights. */
 static bool is_graph(const EchBatch *b)
 {
     const EchSurvey *s = b->s;
     EchId edges = ECH_NONE, first = ECH_NONE, last = 0; /* ops of forward passes */
     g_autofree EchId *origin = g_new(EchId, s->n_buffers + 1);
     for (EchId a = 0; a < s->n_buffers; a++)
-        origin[a] = s->buffers[a].role == ECH_ROLE_INPUT ? a : ECH_NONE;
+        origin[a] = s->buffers[a].role == ECH_ROLE_INPUT ? a : b->is_weights[a] ? OF_WEIGHTS : ECH_NONE;
     for (EchId i = 0; i < s->n; i++) {
         const EchOp *o = &s->ops[i];
         if (b->part[i] != ECH_PART_FORWARD)
             continue;
+        EchId given, of = made_of(b, i, origin, &given);
         first = first == ECH_NONE ? i : first;
         last = i;
-        if (edges == ECH_NONE && sums_by_index(s, i))
-            edges = edges_of(b, i, origin);
-        EchId from = ECH_NONE; /* what is made of what is given alone comes from that */
-        bool alone = true;
-        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        if (edges == ECH_NONE && of == OF_WEIGHTS && sums_by_index(s, i))
+            edges = given;
+        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && of != ECH_NONE; u++) {
             EchId a = ech_survey_used(s, u);
-            if (s->uses[u].access != ECH_READ || s->buffers[a].bytes <= SMALL)
-                continue;
-            alone &= origin[a] != ECH_NONE;
-            from = origin[a] != ECH_NONE ? origin[a] : from;
-        }
-        for (uint32_t u = o->first_use; u < o->first_use + o->n_uses && alone && from != ECH_NONE; u++) {
-            EchId a = ech_survey_used(s, u);
-            if (s->uses[u].access == ECH_WRITE && origin[a] == ECH_NONE && !b->is_weights[a])
-                origin[a] = from;
+            if (s->uses[u].access == ECH_WRITE && origin[a] != OF_WEIGHTS && s->buffers[a].role != ECH_ROLE_INPUT)
+                origin[a] = of;
         }
     }
     return edges != ECH_NONE && stays(s, edges, first, last);

@@ -95,7 +95,6 @@ static void forward(Step *s)
     if (s->how->edges) {
         (void)kernel(s, "scatter", "aten::scatter_add_\n" MODULE, NULL);
         use(s, s->edges, ECH_READ, EDGES);
-        use(s, mask, ECH_READ, ROWS * TABLE);
         use(s, s->y, ECH_READ, Y);
         use(s, s->y, ECH_WRITE, Y);
     }
