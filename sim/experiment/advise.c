@@ -1021,7 +1021,7 @@ static GArray *rows_by_line(const EchResult *result, GHashTable *by_line)
     g_autofree EchHolder *holders = memory ? ech_report_holders(&report, "hbm", memory->peak_at, &n) : NULL;
     for (size_t i = 0; i < n; i++) {
         const EchBuffer *buffer = &ech_trace_buffers(result->trace)[holders[i].buffer];
-        bool given = buffer->role == ECH_ROLE_PARAMETER || buffer->role == ECH_ROLE_OPTIMIZER;
+        bool given = buffer->role == ECH_ROLE_PARAMETER || buffer->role == ECH_ROLE_OPTIMIZER || buffer->role == ECH_ROLE_WEIGHT_COPY;
         char *line = given ? NULL : ech_report_source_line(ech_trace_string(result->trace, buffer->stack));
         if (!line)
             continue;

@@ -214,6 +214,27 @@ static EchRole role_of(const Roles *r, const Life *life, bool state)
     return life->free != ECH_NONE && r->first_forward != ECH_NONE ? ECH_ROLE_TEMPORARY : ECH_ROLE_UNKNOWN;
 }
 
+/* Of state that neither modules nor optimizers use, what the program brings up to date by weights as large are copies of those: averages. */
+static void find_copies(const Roles *r)
+{
+    for (EchId i = 0; i < ech_trace_builder_n_ops(r->builder); i++) {
+        const EchOp *op = ech_trace_builder_peek_op(r->builder, i);
+        if (!works(op) || (r->of_ops[i] & (IN_MODULE | IN_BACKWARD | IN_OPTIMIZER)))
+            continue;
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+            EchId b = ech_trace_builder_peek_use(r->builder, u)->buffer;
+            EchBuffer *buffer = ech_trace_builder_peek_buffer(r->builder, b);
+            if (buffer->role != ECH_ROLE_UNKNOWN || buffer->bytes == 0 || !is_state(r, &r->lives[b]))
+                continue;
+            for (uint32_t k = op->first_use; k < op->first_use + op->n_uses && buffer->role == ECH_ROLE_UNKNOWN; k++) {
+                const EchBuffer *other = ech_trace_builder_peek_buffer(r->builder, ech_trace_builder_peek_use(r->builder, k)->buffer);
+                if (other->role == ECH_ROLE_PARAMETER && other->bytes == buffer->bytes)
+                    buffer->role = ECH_ROLE_WEIGHT_COPY;
+            }
+        }
+    }
+}
+
 /* The innermost module of @stack, behind the buffer's own stack. */
 static void add_module(EchTraceBuilder *builder, EchId buffer, EchId stack)
 {
@@ -251,4 +272,5 @@ void ech_roles_infer(EchTraceBuilder *builder, const GArray *given)
         if (buffer->role != ECH_ROLE_KV_CACHE) /* all layers' */
             add_module(builder, b, state ? lives[b].reader : lives[b].maker);
     }
+    find_copies(&r);
 }

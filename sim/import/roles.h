@@ -5,8 +5,8 @@
  * and never let go; without optimizers, what is there before the first module and is not let go before the last. Of state, what modules read is parameters,
  * what only optimizers use is theirs, what a backward pass writes first are gradients that are kept. Of the rest, what a forward pass makes and a backward pass
  * reads, or lets go unread (autograd saves more than is read), is activations, what a backward pass makes for an optimizer gradients, and what else is given
- * back again, where there are modules at all, temporary. What a server makes within the range of its cache (ranges.h) is that. What is told to be given to
- * modules and no module made is inputs.
+ * back again, where there are modules at all, temporary. State that neither uses and that the program works on beside weights as large is copies of those. What
+ * a server makes within the range of its cache (ranges.h) is that. What is told to be given to modules and no module made is inputs.
  */
 #pragma once
 #include "sim/trace/trace.h"

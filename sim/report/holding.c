@@ -43,6 +43,7 @@ static const char *role_group(EchRole role)
     case ECH_ROLE_INPUT: return "inputs";
     case ECH_ROLE_OUTPUT: return "results";
     case ECH_ROLE_CONSTANT: return "constants";
+    case ECH_ROLE_WEIGHT_COPY: return "copies of weights";
     case ECH_ROLE_TEMPORARY: return "temporaries in use";
     case ECH_ROLE_UNKNOWN:
     case ECH_N_ROLES: break;

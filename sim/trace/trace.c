@@ -48,7 +48,8 @@ static const uint8_t dtype_bits[] = {
 #include "sim/trace/dtypes.def"
 #undef ECH_DTYPE
 };
-static const char *const role_names[] = {"unknown", "parameter", "activation", "gradient", "optimizer", "temporary", "kv_cache", "input", "output", "constant"};
+static const char *const role_names[] = {"unknown",  "parameter", "activation", "gradient", "optimizer",  "temporary",
+                                         "kv_cache", "input",     "output",     "constant", "weight_copy"};
 static const char *const collective_names[] = {"none", "all-reduce", "all-gather", "reduce-scatter", "all-to-all", "permute", "broadcast", "send", "recv"};
 static const char *const origin_names[] = {"absent", "known", "inferred", "assumed"};
 

@@ -64,6 +64,7 @@ typedef enum {
     ECH_ROLE_INPUT,
     ECH_ROLE_OUTPUT,
     ECH_ROLE_CONSTANT,
+    ECH_ROLE_WEIGHT_COPY, /**< An average of weights, say, or how they were before. */
     ECH_N_ROLES
 } EchRole;
 

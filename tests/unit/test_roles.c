@@ -112,6 +112,30 @@ START_TEST(optimizers_in_hooks)
 }
 END_TEST
 
+/* An average of weights, which the program brings up to date after each step; what it keeps of another size, or beside no weights, is no copy. */
+START_TEST(average_of_weights)
+{
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    g_autoptr(GArray) given = g_array_new(FALSE, FALSE, sizeof(EchId));
+    EchId weight = made_in(b, "main"), average = made_in(b, "main"), kept = made_in(b, "main"), other = made_in(b, "main");
+    ech_trace_builder_peek_buffer(b, other)->bytes = 8;
+    for (unsigned step = 0; step < 3; step++) {
+        run_in(b, forward, weight, ECH_READ);
+        run_in(b, backward, weight, ECH_READ);
+        run_in(b, "Optimizer.step#SGD.step\nmain", weight, ECH_WRITE);
+        run_in(b, "aten::lerp_", average, ECH_WRITE);
+        ech_trace_builder_use(b, weight, ECH_READ, 4, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_use(b, other, ECH_WRITE, 8, ECH_PATTERN_STREAM, ECH_KNOWN);
+        run_in(b, "aten::add_", kept, ECH_WRITE);
+    }
+    ech_roles_infer(b, given);
+    ck_assert_int_eq(role(b, weight), ECH_ROLE_PARAMETER);
+    ck_assert_int_eq(role(b, average), ECH_ROLE_WEIGHT_COPY);
+    ck_assert_int_eq(role(b, kept), ECH_ROLE_UNKNOWN);
+    ck_assert_int_eq(role(b, other), ECH_ROLE_UNKNOWN);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("roles");
@@ -119,6 +143,7 @@ int main(void)
     tcase_add_test(tcase, saved_unread);
     tcase_add_test(tcase, optimizers_in_turn);
     tcase_add_test(tcase, optimizers_in_hooks);
+    tcase_add_test(tcase, average_of_weights);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
