@@ -561,9 +561,12 @@ char *ech_report_source_line(const char *stack)
 {
     Frame own = {NULL, 0}, library = {NULL, 0}, other = {NULL, 0}; /* innermost of each kind, so far as the module reaches */
     bool torch = false, called = false;
-    for (const char *at = strchr(stack, '\n'); at && !called && (!own.at || library.at); at = strchr(at + 1, '\n')) {
-        size_t n = strcspn(at + 1, "\n");
-        Frame frame = {at + 1, source_length(at + 1, n)};
+    size_t n = strcspn(stack, "\n");
+    const char *next = g_strstr_len(stack, (gssize)n, ".py:") ? stack : stack[n] ? stack + n + 1 : NULL; /* arrays' begin with a frame, not an operation */
+    for (const char *at = next; at && !called && (!own.at || library.at); at = next) {
+        n = strcspn(at, "\n");
+        next = at[n] ? at + n + 1 : NULL;
+        Frame frame = {at, source_length(at, n)};
         if (frame.n == 0)
             continue;
         bool installed = g_strstr_len(frame.at, (gssize)n, "-packages/"), of_torch = g_strstr_len(frame.at, (gssize)n, "-packages/torch/"),

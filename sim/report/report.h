@@ -222,7 +222,7 @@ void ech_report_add_basis(JsonBuilder *builder, const EchBasis *basis);
 /** "Of the kernels' time 55 % is products, ..."; owned by the caller. */
 char *ech_report_basis_text(const EchBasis *basis) G_GNUC_WARN_UNUSED_RESULT;
 
-/** Of a stack whose first line names an operation: the innermost frame of the program's own source (not of an installed package), as "model.py:29". Of what
+/** Of a stack, whose first line may name an operation: the innermost frame of the program's own source (not of an installed package), as "model.py:29". Of what
  * PyTorch runs only so far as the innermost module that is not PyTorch's own reaches, else that module's line in a library ("modeling_llama.py:123"); of what
  * is in no module, the innermost line that is not PyTorch's. Owned by the caller, NULL where there are no frames. */
 char *ech_report_source_line(const char *stack) G_GNUC_WARN_UNUSED_RESULT;

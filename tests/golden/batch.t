@@ -180,7 +180,7 @@ $ echelon run --trace traces/gpt_pytorch.h100 --device l4 --engine native --step
   IT DOES NOT FIT. 29.2 GiB of hbm are needed, 22.0 GiB are there beside 212 MiB of the process's context.
   Do first: gradient accumulation in two (15.5 GiB, 851 ms a step): for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync().
   A batch of 38 fits as it is (64 now): 17.8 GiB, 514 ms a step, 0.97 times the rows a second.
-  By line of the program, without what it is given: gpt_train.py:59 (11.7 GiB), gpt_train.py:49 (4.09 GiB), gpt_train.py:48 (2.01 GiB), gpt_train.py:35 (1.28 GiB), gpt_train.py:32 (1.01 GiB), and others.
+  By line of the program, without what it is given: gpt_train.py:59 (11.7 GiB), gpt_train.py:49 (4.09 GiB), gpt_train.py:35 (2.53 GiB), gpt_train.py:32 (1.01 GiB), gpt_train.py:34 (516 MiB), and others.
   What would run as it is, with what has no room on the host
   (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
    1, 2  for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()

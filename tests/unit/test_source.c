@@ -89,6 +89,7 @@ START_TEST(lines_of_stacks)
         {"aten::silu" TORCH LIBRARY CALL "\n/home/me/reward.py:5:forward" CALL OWN, "modeling_llama.py:123"},
         {"aten::log_softmax" TORCH PACKAGES "trl/trainer/utils.py:70:selective_log_softmax" TRAINER OWN, "utils.py:70"},
         {"aten::cross_entropy_loss" TORCH OWN TRAINER, "train.py:27"},
+        {"/home/me/model.py:9:forward" CALL "\n/home/me/model.py:20:forward" CALL OWN, "model.py:9"}, /* an array's */
         {"aten::mm\nnn.Module: layers.3 (Block)\nnn.Module: GPT", NULL},
         {"MulBackward0\nautograd::engine::evaluate_function: MulBackward0\n", NULL},
         {"aten::mm", NULL},
