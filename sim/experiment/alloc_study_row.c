@@ -241,10 +241,11 @@ static bool replay(const EchAllocStudy *study, const char *spec, const EchAllocR
 }
 
 /* What a recording does not tell is which PyTorch made it. Free blocks of a size are taken in another order by 2.12, and in a third one since 2.13: the one
- * that most recorded addresses agree with; where several do, what the settings know of first. */
+ * that its settings are of, or else that most recorded addresses agree with. */
+enum { UP_TO_2_11, SINCE_2_13, OF_2_12 };
 static const struct {
     const char *option, *name;
-} releases[] = {{NULL, NULL}, {"release:2.15", "2.13 or later"}, {"release:2.12", "2.12"}};
+} releases[] = {[UP_TO_2_11] = {NULL, NULL}, [SINCE_2_13] = {"release:2.15", "2.13 or later"}, [OF_2_12] = {"release:2.12", "2.12"}};
 
 static char *with_release(const char *option, const char *spec)
 {
@@ -268,13 +269,15 @@ void ech_alloc_study_find_release(EchAllocStudy *study)
     g_autofree char *recorded = study->start ? ech_alloc_recorded_spec(study->trace) : NULL;
     if (!recorded || !g_str_has_prefix(recorded, "pytorch"))
         return;
-    /* A setting that 2.13 brought. */
-    size_t first = ech_trace_get_property(study->trace, "allocator_settings.max_round_threshold") ? 1 : 0;
+    if (ech_trace_get_property(study->trace, "allocator_settings.max_round_threshold")) { /* a setting that 2.13 brought */
+        study->release = releases[SINCE_2_13].option;
+        study->released = releases[SINCE_2_13].name;
+        return;
+    }
     const EchAllocRowOptions options = {.report = false};
     uint64_t most = 0;
     bool found = false, all = false;
-    for (size_t k = 0; k < G_N_ELEMENTS(releases) && !all; k++) {
-        size_t i = (first + k) % G_N_ELEMENTS(releases);
+    for (size_t i = 0; i < G_N_ELEMENTS(releases) && !all; i++) {
         g_autofree char *spec = with_release(releases[i].option, recorded);
         g_autoptr(EchAllocRow) trial = g_new0(EchAllocRow, 1);
         trial->recorded = true;

@@ -228,6 +228,8 @@ $ echelon alloc tests/golden/data/emptied.pickle -a pytorch -a pytorch:max_split
 pytorch, as recorded              0    145 MiB   150 MiB   3.3 %       0 B     5 MiB         5   150 MiB
 pytorch:max_split_size_mb:64      0    145 MiB   230 MiB  37.0 %       0 B    80 MiB         5   150 MiB
 pytorch, as recorded: from the recorded start state; 7 of 7 allocations at their recorded addresses, as by PyTorch 2.13 or later
+$ : a setting that 2.13 brought tells the release, whatever more addresses agree with; echelon alloc tests/golden/data/since_2_13.pickle -a pytorch | grep "addresses"
+pytorch, as recorded: from the recorded start state; 5 of 7 allocations at their recorded addresses, as by PyTorch 2.13 or later
 $ echelon alloc tests/golden/data/apart.pickle -a pytorch | grep -E "^pytorch"
 pytorch, as recorded      0    130 MiB   140 MiB   7.1 %       0 B     6 MiB         1   140 MiB
 pytorch, as recorded: from the recorded start state; 3 of 3 allocations at their recorded addresses; settings expandable_segments:True
