@@ -372,6 +372,13 @@ static bool ran_out(const char *path)
     return true;
 }
 
+/* Whether it is a server that began to load its weights. */
+static bool is_server(const char *path)
+{
+    g_autoptr(GMappedFile) file = g_mapped_file_new(path, FALSE, NULL);
+    return file && g_strstr_len(g_mapped_file_get_contents(file), (gssize)g_mapped_file_get_length(file), "\"" ECH_MARK_LOADS "\"\n");
+}
+
 /* What is to be weighed of a run: XLA's program, to which more can be done than to what it asked for, where there is one; "NAME" of several. Owned by the
  * caller. */
 static char *advised(const GPtrArray *programs, const char *prefix)
@@ -396,10 +403,14 @@ static void advise(const EchCaptured *captured, const char *prefix, const char *
     g_autofree char *base = g_path_get_basename(prefix), *out = ech_shell_word(strcmp(folder, here) == 0 ? base : prefix),
                     *file = ech_shell_word(captured->ran_out);
     g_autofree char *weighed = advised(captured->programs, prefix);
+    bool serves = is_server(captured->ran_out);
     fprintf(stderr, "echelon capture: it ran out of memory; would another setting of the allocator have done? echelon alloc %s\n", file);
-    fprintf(stderr, "echelon capture: all that it needs: echelon capture --pretend %s%s --set device.memories.hbm.capacity=1TiB -o %s.whole --%s\n", device,
-            options, out, again->str);
+    fprintf(stderr, "echelon capture: all that it needs%s: echelon capture --pretend %s%s --set device.memories.hbm.capacity=1TiB -o %s.whole --%s\n",
+            serves ? " (its KV cache takes what is left of that, and is told apart)" : "", device, options, out, again->str);
     fprintf(stderr, "echelon capture: then, what would make it fit: echelon advise --trace %s.whole.PID.%s%s\n", out, weighed, captured->as_run);
+    if (serves && !strstr(options, " --gpus ") && !strstr(options, " --world "))
+        fprintf(stderr, "echelon capture: or on two GPUs, with tensor_parallel_size=2: echelon capture --pretend %s%s --gpus 2 -o %s.two --%s\n", device,
+                options, out, again->str);
 }
 
 /* A launcher of the command, whose input is ours, and so is what it prints unless that goes to the file @log. */

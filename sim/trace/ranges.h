@@ -19,6 +19,8 @@
 #define ECH_MARK_BACKWARD "backward pass"
 /** "server KV cache of 455008 tokens", or so: within it a server makes its cache of keys and values, as large as memory is left (ibid.). */
 #define ECH_RANGE_CACHE "server KV cache"
+/** A mark before a server's worker loads its weights (ibid.). */
+#define ECH_MARK_LOADS "server loads its weights"
 /** "server has no room: To serve at least one request ...": what a server says of its cache, and ends (ibid.). */
 #define ECH_MARK_NO_ROOM "server has no room: "
 

@@ -110,6 +110,9 @@ echelon capture: it ran out of memory; would another setting of the allocator ha
 echelon capture: all that it needs: echelon capture --pretend h100-sxm --set device.memories.hbm.capacity=70GiB --set device.memories.hbm.capacity=1TiB -o large.whole -- PROGRAM large
 echelon capture: then, what would make it fit: echelon advise --trace large.whole.PID.pretend --device h100-sxm --set device.memories.hbm.capacity=70GiB
 1
+$ : a server is told of its cache, and of more GPUs; cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; rm -f large.*; echelon capture --pretend h100-sxm --set memories.hbm.capacity=70GiB -o large -- sh -c "'$P' large; echo 'name 999 \"server loads its weights\"' >>\$(ls large.*.pretend); exit 1" 2>&1 | sed -n 's/ -- sh .*/ -- SERVER/; s/^echelon capture: \(all\|or\)/\1/p'
+all that it needs (its KV cache takes what is left of that, and is told apart): echelon capture --pretend h100-sxm --set device.memories.hbm.capacity=70GiB --set device.memories.hbm.capacity=1TiB -o large.whole -- SERVER
+or on two GPUs, with tensor_parallel_size=2: echelon capture --pretend h100-sxm --set device.memories.hbm.capacity=70GiB --gpus 2 -o large.two -- SERVER
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; for programs in big.7.step 'big.7.step big.7.other'; do echelon capture --pretend h100-sxm --set memories.hbm.capacity=70GiB -o big -- sh -c "mkdir $programs; '$P' large" 2>&1 | grep -o 'echelon advise.*'; rm -r big.*; done
 echelon advise --trace big.whole.PID.step --device h100-sxm --set device.memories.hbm.capacity=70GiB
 echelon advise --trace big.whole.PID.NAME --device h100-sxm --set device.memories.hbm.capacity=70GiB
