@@ -36,6 +36,7 @@ def install(finder):
         finder.when("torch._inductor.compile_fx", pretend_masks.watch, "what masks of FlexAttention leave is not known")
     for module in ("triton_heuristics", "runtime.triton_heuristics"):  # up to 2.3, and later
         finder.when("torch._inductor." + module, _inductor, "types of what generated kernels use are guessed")
+    finder.when("torch._inductor.runtime.benchmarking", _benchmarks, "torch.compile tries what it chooses from a hundred times")
     finder.when("torch._inductor.select_algorithm", _select, "torch.compile compiles all of its choices")
     finder.when("triton.runtime.autotuner", _autotuner, "Triton's autotuner compiles all of its choices")
     finder.when("cutlass.cutlass_dsl.tvm_ffi_provider", _cute, "sizes of what CuTe's kernels use are guessed")
@@ -214,6 +215,26 @@ def _select(module):
     module.AlgorithmSelectorCache.__call__ = chosen
 
 
+def _benchmarks(module):
+    """What TorchInductor times (padded products beside others, say) is run once to learn of its memory: times mean nothing here."""
+    kind = getattr(module, "InductorBenchmarker", None)
+    if kind is None:
+        return
+    measure = kind.benchmark_gpu
+    counts = ("estimation_iters", "memory_warmup_iters", "benchmark_iters")
+    once = {name: 1 for name in counts if name in inspect.signature(measure).parameters}
+
+    @functools.wraps(measure)
+    def measured(benchmarker, call, *given, **named):
+        _push("tuning of kernels (torch.compile)")
+        try:
+            return measure(benchmarker, call, *given, **(named if given else dict(named, **once)))
+        finally:
+            _pop()
+
+    kind.benchmark_gpu = measured
+
+
 def _autotuner(module):
     """Where nothing is timed, the first choice that compiles is as good as any: it is launched once, and the others are not compiled."""
     tune = module.Autotuner._bench
@@ -382,6 +403,14 @@ def _steps_of_vllm(module):
         return sum(tokens.values()), len(tokens)
 
     _steps(module.Worker, "execute_model", count)
+    load = module.Worker.load_model
+
+    @functools.wraps(load)
+    def loads(worker, *args, **named):
+        torch.cuda.nvtx.mark("server loads its weights")
+        return load(worker, *args, **named)
+
+    module.Worker.load_model = loads
 
 
 def _steps_of_sglang(module):

@@ -193,13 +193,29 @@ def _kept(module):
     details.__init__ = made
 
 
-# ---- modules that compile themselves ----
+# ---- modules that compile themselves, or are called by what was compiled of them ----
 
 hooks = []  # the recorder's of modules, once there is one
 
 
+def _called_as(module, run):
+    """A compiled call of @module: hooks are compiled as well, ours among them, which say nothing then."""
+
+    @functools.wraps(run)
+    def called(*values, **more):
+        if compiling() or not hooks:
+            return run(*values, **more)
+        hooks[0].before(module, values, more)
+        try:
+            return run(*values, **more)
+        finally:
+            hooks[0].after(module, values, None)
+
+    return called
+
+
 def _compile_in_place():
-    """module.compile() compiles hooks as well, ours among them, which say nothing then."""
+    """module.compile(), and torch.compile(module.__call__), as transformers' generate does."""
     compile_it = getattr(torch.nn.Module, "compile", None)  # from 2.1 on
     if compile_it is None:
         return
@@ -207,18 +223,14 @@ def _compile_in_place():
     @functools.wraps(compile_it)
     def compiled(self, *given, **named):
         compile_it(self, *given, **named)
-        run = self._compiled_call_impl
+        self._compiled_call_impl = _called_as(self, self._compiled_call_impl)
 
-        @functools.wraps(run)
-        def called(*values, **more):
-            if compiling() or not hooks:
-                return run(*values, **more)
-            hooks[0].before(self, values, more)
-            try:
-                return run(*values, **more)
-            finally:
-                hooks[0].after(self, values, None)
+    compile_any = torch.compile
 
-        self._compiled_call_impl = called
+    @functools.wraps(compile_any)
+    def compiled_any(*given, **named):
+        run, model = compile_any(*given, **named), given[0] if given else named.get("model")
+        module = getattr(model, "__self__", None)
+        return _called_as(module, run) if isinstance(module, torch.nn.Module) and model == module.__call__ else run
 
-    torch.nn.Module.compile = compiled
+    torch.nn.Module.compile, torch.compile = compiled, compiled_any

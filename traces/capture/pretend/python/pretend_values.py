@@ -19,6 +19,7 @@ LARGEST = 1 << 24  # elements (a graph's edges, say); larger ones stay zeros
 HOST_WORK = 1 << 20  # bytes of the host's memory that an operator on its processor reads and writes; fewer are lost in what a launch takes
 SCALARS = 64  # elements of floating-point tensors that are looked at: norms of masks, thresholds
 FEW = 1024  # choices of a router; a vocabulary has more
+INDICES = 1 << 16  # bytes of whole numbers; most larger arrays of them are packed weights, which take no memory here
 MANY = 64  # that topk finds: boxes, not a router's experts or a search's beams
 aten = torch.ops.aten
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
@@ -282,6 +283,8 @@ class Values(TorchDispatchMode):
             out = func(*args, **kwargs)
             if _is_here(out) and out.dtype in WHOLE and out.numel() > 0:  # for a kernel to write, which does not run: what lay there is no index
                 _clear(out.data_ptr(), _span(out))
+                if _span(out) <= INDICES:  # of what was written there in pieces not all is known to be there
+                    ctypes.memset(out.data_ptr(), 0, _span(out))
             return out
         if kind == "others":
             if not any(_is_here(value) for value in args):
