@@ -1,6 +1,7 @@
 #include "sim/import/roles.h"
 
 #include "sim/base/compare.h"
+#include "sim/base/hash.h"
 #include "sim/trace/ranges.h"
 #include "sim/trace/step.h"
 
@@ -217,21 +218,21 @@ static EchRole role_of(const Roles *r, const Life *life, bool state)
 /* Of state that neither modules nor optimizers use, what the program brings up to date by weights as large are copies of those: averages. */
 static void find_copies(const Roles *r)
 {
+    g_autoptr(GHashTable) sizes = g_hash_table_new(ech_hash_int64, g_int64_equal); /* of the weights that an op uses */
     for (EchId i = 0; i < ech_trace_builder_n_ops(r->builder); i++) {
         const EchOp *op = ech_trace_builder_peek_op(r->builder, i);
         if (!works(op) || (r->of_ops[i] & (IN_MODULE | IN_BACKWARD | IN_OPTIMIZER)))
             continue;
-        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
-            EchId b = ech_trace_builder_peek_use(r->builder, u)->buffer;
-            EchBuffer *buffer = ech_trace_builder_peek_buffer(r->builder, b);
-            if (buffer->role != ECH_ROLE_UNKNOWN || buffer->bytes == 0 || !is_state(r, &r->lives[b]))
-                continue;
-            for (uint32_t k = op->first_use; k < op->first_use + op->n_uses && buffer->role == ECH_ROLE_UNKNOWN; k++) {
-                const EchBuffer *other = ech_trace_builder_peek_buffer(r->builder, ech_trace_builder_peek_use(r->builder, k)->buffer);
-                if (other->role == ECH_ROLE_PARAMETER && other->bytes == buffer->bytes)
+        for (int copies = 0; copies < 2; copies++)
+            for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+                EchId b = ech_trace_builder_peek_use(r->builder, u)->buffer;
+                EchBuffer *buffer = ech_trace_builder_peek_buffer(r->builder, b);
+                if (!copies && buffer->role == ECH_ROLE_PARAMETER && buffer->bytes > 0)
+                    g_hash_table_add(sizes, &buffer->bytes);
+                else if (copies && buffer->role == ECH_ROLE_UNKNOWN && g_hash_table_contains(sizes, &buffer->bytes) && is_state(r, &r->lives[b]))
                     buffer->role = ECH_ROLE_WEIGHT_COPY;
             }
-        }
+        g_hash_table_remove_all(sizes);
     }
 }
 
