@@ -443,7 +443,8 @@ static EchId last_joined(Writer *w, EchId op, uint32_t parts, char **ret_launch)
         all.blocks *= w->rest;
     }
     const bool large = launch.grid[0] > SMALL_BLOCKS;
-    const double most_tensors = (large ? large_tensors : small_tensors)[MIN(name.lists, LISTS) - 1], most_blocks = large ? LARGE_BLOCKS : SMALL_BLOCKS;
+    const unsigned lists = MIN(name.lists, LISTS) - 1;
+    const double most_tensors = large ? large_tensors[lists] : small_tensors[lists], most_blocks = large ? LARGE_BLOCKS : SMALL_BLOCKS;
     uint64_t elements = launch.elements;
     EchId last = op;
     while (last + 1 < s->n && s->ops[last + 1].name == s->ops[op].name && s->ops[last + 1].stack == s->ops[op].stack &&

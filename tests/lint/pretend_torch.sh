@@ -368,6 +368,10 @@ def add(x, length, y, n: tl.constexpr):
     for start in range(0, tl.load(length).to(tl.int32), n):
         sums += tl.load(x + start + tl.arange(0, n))
     tl.atomic_add(y + tl.arange(0, n), sums)
+@triton.jit
+def choose(x, y, out, n: tl.constexpr):
+    at = tl.arange(0, n)
+    tl.store(out + at, tl.load(tl.where(tl.program_id(0) == 0, x + at, y + at)))
 counts, places = torch.zeros(1024, 4096, dtype=torch.int32, device="cuda"), torch.tensor([3, 5, 7, 9], dtype=torch.int32).cuda()
 tokens, known, unknown = torch.zeros(4, dtype=torch.int32, device="cuda"), torch.tensor([3, 3, 3, 3], dtype=torch.int32).cuda(), torch.rand(4, device="cuda")
 out, x, y = torch.empty(4, 4096, dtype=torch.int32, device="cuda"), torch.zeros(1 << 20, device="cuda"), torch.zeros(256, device="cuda")
@@ -381,6 +385,7 @@ take[(4,)](places, counts, out, 4096, 1024)
 told((1, places, 4 * 4), (1, counts, 4 * 4096 * 4), (2, out, 4 * 4096 * 4))
 add[(2,)](x, unknown, y, 256)
 told((1, unknown, 4 * 4), (1, x, 0), (1, y, 1024), (2, y, 1024))
+choose[(2,)](x, y, x, 256)  # not told: as all of its arrays
 if torch.__version__ >= "2.8":
     rows = torch.randint(0, 1024, (16,), device="cuda")
     picked = torch.compile(lambda: counts[rows] * 2)()
@@ -388,9 +393,10 @@ if torch.__version__ >= "2.8":
 PY
 if python3 -c 'import triton' 2>/dev/null; then
   TRITON_CACHE_DIR=$work/triton TORCHINDUCTOR_CACHE_DIR=$work/inductor "$echelon" capture --pretend h100-sxm -o "$work/rows" -- python3 "$work/rows.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
-  awk '$1 == "name" { number = $2; sub(/^name [0-9]* /, ""); name[number] = $0 } $1 == "kernel" { kernel = name[$5] } $1 == "uses" && kernel ~ /^"(count|take|add|triton_poi_.*index.*)"$/ { sub("uses", "rows"); print }' \
+  awk '$1 == "name" { number = $2; sub(/^name [0-9]* /, ""); name[number] = $0 } $1 == "kernel" { kernel = name[$5] } $1 == "uses" && kernel ~ /^"(count|take|add|choose|triton_poi_.*index.*)"$/ { sub("uses", "rows"); print }' \
     "$work"/rows.*.pretend >"$work/told"
   grep '^rows' "$work/said" | diff - "$work/told" || { echo "other bytes that a kernel in Triton moves"; exit 1; }
+  grep -q "what Triton's choose moves is not told (which arrays it uses hangs on conditions)" "$work/said" || { cat "$work/said"; exit 1; }
 fi
 
 # Products that torch.compile times, padded and as they are, run a few times and not for 25 ms: with the two of each call, no more than a dozen.

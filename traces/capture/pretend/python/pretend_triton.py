@@ -452,7 +452,7 @@ _PASSED_ON = ("tt.addptr", "tt.splat", "tt.broadcast", "tt.expand_dims", "tt.res
 
 
 def _array_of(kernel, pointer):
-    """The name of the argument that a pointer, or a tile of them, was computed from; None: it is another's."""
+    """The name of the argument that a pointer, or a tile of them, was computed from; None: it lay in memory."""
     for _ in range(len(kernel.made)):
         op = kernel.made.get(pointer)
         if op is None:
@@ -461,8 +461,10 @@ def _array_of(kernel, pointer):
             pointer = op
         elif op.name in _PASSED_ON and op.operands:
             pointer = op.operands[0]
-        else:
+        elif op.name in ("tt.load", "tt.int_to_ptr"):
             return None
+        else:
+            raise Untold("which arrays it uses hangs on conditions")
     return None
 
 
@@ -581,8 +583,8 @@ class _Written:
     def told(self, kernel, given, grid, said):
         try:
             return kernel.told(given, grid)
-        except Untold:
-            self.say(said, "its loops hang on what is computed")
+        except Untold as untold:
+            self.say(said, str(untold) or "its loops hang on what is computed")
         except Exception as error:
             self.say(said, "%s: %s" % (type(error).__name__, error))
         return None
