@@ -402,7 +402,7 @@ uint64_t ech_batch_liger_parts(const EchBatch *batch, EchId op)
     const uint64_t *of_rows = rows_of_product(batch, op, &gpu, true);
     uint64_t rows = *of_rows, classes = of_rows == &gpu.m ? gpu.n : gpu.m, times = (classes + gpu.k - 1) / MAX(gpu.k, 1),
              least = (rows + times - 1) / MAX(times, 1), chunk = 1;
-    while (chunk < least)
+    while (chunk < least && chunk < UINT64_C(1) << 62) /* a launch may say any number */
         chunk *= 2;
     return (rows + chunk - 1) / chunk;
 }

@@ -24,6 +24,8 @@ WHOLE = {"i1": ctypes.c_uint8, "i8": ctypes.c_int8, "i16": ctypes.c_int16, "i32"
 PRODUCTS = ("tt.dot", "tt.dot_scaled")
 LOADS, STORES, BOTH = ("tt.load",), ("tt.store",), ("tt.atomic_rmw", "tt.atomic_cas")
 MOVES = LOADS + STORES + BOTH
+UNTOLD_PRODUCTS = "how much Triton's %s multiplies is not told (%s): it counts for the bytes of its arrays alone"
+UNTOLD_MOVES = "what Triton's %s moves is not told (%s): it counts for all of its arrays"
 NOT_KNOWN = (1 << 64) - 1  # how many bytes
 SECTOR = 32  # bytes: no less comes from memory
 
@@ -536,9 +538,9 @@ class _Written:
 
     def __init__(self, name, text, stages):
         self.name = name
-        self.products = self.kernel(text, PRODUCTS, _multiplied, "how much Triton's %s multiplies is not told (%s): it counts for the bytes of its arrays alone") if "tt.dot" in text else None
+        self.products = self.kernel(text, PRODUCTS, _multiplied, UNTOLD_PRODUCTS) if "tt.dot" in text else None
         described = "tensordesc" in text or "tt.descriptor" in text or "tt.experimental" in text  # by what is no pointer
-        self.moves = None if described else self.kernel(text, MOVES, _moved, "what Triton's %s moves is not told (%s): it counts for all of its arrays")
+        self.moves = None if described else self.kernel(text, MOVES, _moved, UNTOLD_MOVES)
         for kernel in (self.products, self.moves):
             if kernel is not None:
                 kernel.stages, kernel.made = stages, None
@@ -560,9 +562,9 @@ class _Written:
         given = _numbers(names, values)
         multiplied = moved = None
         if self.products is not None:
-            multiplied = self.told(self.products, given, grid, "how much Triton's %s multiplies is not told (%s): it counts for the bytes of its arrays alone")
+            multiplied = self.told(self.products, given, grid, UNTOLD_PRODUCTS)
         if self.moves is not None and given:
-            moved = self.told(self.moves, given, grid, "what Triton's %s moves is not told (%s): it counts for all of its arrays")
+            moved = self.told(self.moves, given, grid, UNTOLD_MOVES)
         told = []  # which live as long as the launch
         if multiplied and multiplied[0] > 0:
             operations, *texts = multiplied
