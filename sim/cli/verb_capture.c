@@ -471,6 +471,7 @@ static bool run_on_gpu(const Words *w, const char *log, EchCaptured *ret, GError
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_DEVICE", numbers, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_OUT", pattern, TRUE);
     g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_CHIP", *device->compiler ? device->compiler : device->name, TRUE);
+    g_subprocess_launcher_setenv(launcher, "CUPY_CACHE_IN_MEMORY", "1", FALSE); /* machine code in its cache on disk has no PTX beside it */
     if (w->with)
         g_subprocess_launcher_setenv(launcher, "ECHELON_PRETEND_WITH", w->with, TRUE);
     if (w->world > 0) {

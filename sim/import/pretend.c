@@ -51,6 +51,8 @@
  *   sectors N                                                         of the kernel before: of 32 bytes, that 32 neighbours touch in all of its
  *                                                                     arrays, where these do not lie together
  *   axes N                                                            of the kernel before: dimensions by which it computes where elements lie
+ *   lanes OPERATIONS OPERATIONS_64                                    of the kernel before, whose own code was looked at: what its `uses` are is all that it
+ *                                                                     moves, and this is what its lanes compute on numbers of up to 32 and of 64 bits
  *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
  *   thread THREAD                                                     the next work is asked for by this one, of whose ranges none was opened or closed last
  *   end
@@ -155,6 +157,8 @@ typedef struct {
     uint32_t product;    /* number of the text that is its launch as a product; 0: not told */
     EchDtype dtype;      /* of what it multiplies */
     uint64_t multiplied; /* operations; 0: not told */
+    uint64_t lanes[2];   /* operations of lanes, on up to 32 and on 64 bits */
+    bool by_code;        /* That, and all that it moves, is told by its own code. */
     EchGpuLaunch launch;
 } Kernel;
 
@@ -817,6 +821,18 @@ static bool add_products(Reader *r, GError **error)
     return true;
 }
 
+static bool add_lanes(Reader *r, GError **error)
+{
+    if (!r->launched || r->kernels->len == 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: lanes of no kernel; expected its launch before", r->lines.where, r->lines.line);
+        return false;
+    }
+    Kernel *kernel = &g_array_index(r->kernels, Kernel, r->kernels->len - 1);
+    kernel->by_code = true;
+    memcpy(kernel->lanes, r->lines.fields, sizeof kernel->lanes);
+    return true;
+}
+
 /* How the newest kernel's elements lie: neighbours apart, or by how many dimensions. */
 static bool add_places(Reader *r, bool sectors, GError **error)
 {
@@ -1468,24 +1484,58 @@ static void say_untold(Reader *r)
     }
 }
 
+/* What the kernel is told to read and write of its arrays. False where one of them is not told how much. */
+static bool told_bytes(Reader *r, const Kernel *kernel, EchBytes *ret_read, EchBytes *ret_written)
+{
+    const EchItem *item = ech_capture_item(r->capture, kernel->item);
+    const EchAddressUse *uses = ech_capture_uses(r->capture, kernel->item);
+    *ret_read = *ret_written = 0;
+    for (uint32_t i = 0; i < item->n_uses; i++) {
+        if (uses[i].bytes == 0)
+            return false;
+        *ret_read = ech_bytes_add(*ret_read, uses[i].access == ECH_ADDRESS_WRITE ? 0 : uses[i].bytes);
+        *ret_written = ech_bytes_add(*ret_written, uses[i].access == ECH_ADDRESS_READ ? 0 : uses[i].bytes);
+    }
+    return true;
+}
+
+/* A kernel whose own code was looked at: its traffic and its operations, by unit and type. */
+static bool take_code(Reader *r, const Kernel *kernel)
+{
+    EchItemWork rows[3] = {{.origin = ECH_INFERRED}};
+    if (!kernel->by_code || !told_bytes(r, kernel, &rows[0].read, &rows[0].write))
+        return false;
+    const EchDtype types[] = {kernel->dtype, ECH_DTYPE_F32, ECH_DTYPE_F64};
+    const uint64_t operations[] = {kernel->multiplied, kernel->lanes[0], kernel->lanes[1]};
+    size_t n = 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        if (operations[i] == 0)
+            continue;
+        rows[n].ops = operations[i];
+        rows[n].unit = i == 0 ? ECH_WORK_MATRIX : ECH_WORK_VECTOR;
+        rows[n].dtype = (uint8_t)types[i];
+        rows[n++].origin = ECH_INFERRED;
+    }
+    uint32_t first = UINT32_MAX;
+    for (size_t i = 0; i < MAX(n, 1); i++) {
+        rows[i].more = i + 1 < n;
+        uint32_t row = ech_capture_work(r->capture, rows[i]);
+        first = i == 0 ? row : first;
+    }
+    ech_capture_item(r->capture, kernel->item)->work = first;
+    return true;
+}
+
 /* What a kernel that TorchInductor generated is called with may be much larger than what it touches of it (a slice, rows that are picked): where its loads and
  * stores are told, no more is moved. */
 static void cut_to_uses(Reader *r, const Kernel *kernel, const Call *call, EchItemWork *work)
 {
-    const EchItem *item = ech_capture_item(r->capture, kernel->item);
     const Text *range = call ? &g_array_index(r->texts, Text, call->name - 1) : NULL;
     static const char prefix[] = "triton_";
-    if (!range || range->n < sizeof prefix || memcmp(range->at, prefix, sizeof prefix - 1) != 0)
+    EchBytes read, written;
+    if (!range || range->n < sizeof prefix || memcmp(range->at, prefix, sizeof prefix - 1) != 0 || !told_bytes(r, kernel, &read, &written))
         return;
-    EchBytes read = 0, written = 0;
-    const EchAddressUse *uses = ech_capture_uses(r->capture, kernel->item);
-    for (uint32_t i = 0; i < item->n_uses; i++) {
-        if (uses[i].bytes == 0)
-            return;
-        read = ech_bytes_add(read, uses[i].access == ECH_ADDRESS_WRITE ? 0 : uses[i].bytes);
-        written = ech_bytes_add(written, uses[i].access == ECH_ADDRESS_READ ? 0 : uses[i].bytes);
-    }
-    if (item->n_uses > 0) {
+    if (ech_capture_item(r->capture, kernel->item)->n_uses > 0) {
         work->read = MIN(work->read, read);
         work->write = MIN(work->write, written);
     }
@@ -1495,7 +1545,7 @@ static void cut_to_uses(Reader *r, const Kernel *kernel, const Call *call, EchIt
 static void infer_traffic(Reader *r)
 {
     count_kernels(r);
-    uint64_t by_tiles = 0, by_shape = 0, by_grid = 0, assumed = 0, unknown = 0;
+    uint64_t by_tiles = 0, by_code = 0, by_shape = 0, by_grid = 0, assumed = 0, unknown = 0;
     for (guint i = 0; i < r->kernels->len; i++) {
         const Kernel *kernel = &g_array_index(r->kernels, Kernel, i);
         const EchXlaLaunch *compiled = kernel->compiled > 0 ? &g_array_index(r->compiled, EchXlaLaunch, kernel->compiled - 1) : NULL;
@@ -1518,7 +1568,9 @@ static void infer_traffic(Reader *r)
         if (!known)
             work = (EchItemWork){0};
         cut_to_uses(r, kernel, call, &work);
-        if (take_products(r, kernel, &launch, &work)) {
+        if (take_code(r, kernel)) {
+            by_code++;
+        } else if (take_products(r, kernel, &launch, &work)) {
             item->work = ech_capture_work(r->capture, work);
             by_tiles++;
         } else if (known) {
@@ -1537,6 +1589,7 @@ static void infer_traffic(Reader *r)
     }
     say_untold(r);
     ech_diag_note(r->ret->diag, "kernels_of_told_products", by_tiles);
+    ech_diag_note(r->ret->diag, "kernels_told_by_their_code", by_code);
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_shapes", by_shape);
     ech_diag_note(r->ret->diag, "kernel_traffic_inferred_from_grids", by_grid);
     ech_diag_note(r->ret->diag, "kernel_traffic_assumed", assumed);
@@ -1574,6 +1627,7 @@ enum {
     LINE_PRODUCTS,
     LINE_SECTORS,
     LINE_AXES,
+    LINE_LANES,
     LINE_ASKED,
     LINE_THREAD,
     LINE_POOL,
@@ -1621,6 +1675,7 @@ static const EchLineKind kinds[] = {
     [LINE_PRODUCTS] = {"products", NULL, 3, false},
     [LINE_SECTORS] = {"sectors", NULL, 1, false},
     [LINE_AXES] = {"axes", NULL, 1, false},
+    [LINE_LANES] = {"lanes", NULL, 2, false},
     [LINE_ASKED] = {"asked", NULL, 1, false},
     [LINE_THREAD] = {"thread", NULL, 1, false},
     [LINE_POOL] = {"pool", NULL, 2, false},
@@ -1704,6 +1759,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_SECTORS: return add_places(r, true, error);
     case LINE_AXES: return add_places(r, false, error);
     case LINE_PRODUCTS: return add_products(r, error);
+    case LINE_LANES: return add_lanes(r, error);
     case LINE_ASKED: /* what a library takes of the host, in operators */
         r->operators += r->eager ? (uint32_t)MIN(r->lines.fields[0], UINT32_MAX - r->operators) : 0;
         break;

@@ -641,3 +641,24 @@ put("kineto", "rocm.json", rb'''{"schemaVersion": 1, "deviceProperties": [{"id":
 {"ph":"s","id":7,"pid":10,"tid":10,"ts":1010.000,"cat":"ac2g","name":"ac2g"},{"ph":"f","id":7,"pid":2,"tid":0,"ts":1030.000,"cat":"ac2g","name":"ac2g","bp":"e"},
 {"ph":"M","name":"process_name","pid":"Spans","tid":0,"ts":0,"args":{"name":"x"}}],"traceName":"x.json"}
 ''')
+
+# ---- PTX: kernels "k", with what they declare ----
+def kernel(body, declared=""):
+    return (".version 8.5\n.target sm_80\n.address_size 64\n" + declared + "\n.visible .entry k(.param .u64 a, .param .u64 b, .param .u64 c, .param .u64 d)\n.maxntid 1024, 1, 1\n{\n"
+            ".reg .pred %p<9>;\n.reg .b32 %r<20>;\n.reg .f32 %f<9>;\n.reg .b64 %d<20>;\nld.param.u64 %d0, [a]; ld.param.u64 %d1, [b]; ld.param.u64 %d2, [c];\n"
+            "mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mov.u32 %r2, %ntid.x; mad.lo.s32 %r3, %r1, %r2, %r0;\n" + body + "\n}\n").encode()
+
+
+put("ptx", "stream.ptx", kernel("mul.wide.s32 %d4, %r3, 16; add.s64 %d5, %d0, %d4; add.s64 %d6, %d1, %d4; ld.global.nc.L1::no_allocate.v4.f32 {%f0, %f1, %f2, %f3}, [%d5+16];\n"
+                                "fma.rn.f32 %f0, %f0, %f1, %f2; st.global.v4.f32 [%d6], {%f0, %f1, %f2, %f3}; ret;"))
+put("ptx", "loop.ptx", kernel("mul.wide.u32 %d4, %r1, 4096; add.s64 %d4, %d0, %d4; mov.u32 %r5, %r0;\n$next:\nmul.wide.u32 %d6, %r5, 4; add.s64 %d6, %d4, %d6; ld.global.f32 %f0, [%d6];\n"
+                              "add.s32 %r5, %r5, %r2; setp.lt.u32 %p0, %r5, 1024; @%p0 bra $next; ret;"))
+put("ptx", "memories.ptx", kernel(".local .align 8 .b8 own[16];\nmov.u64 %d9, own; cvta.local.u64 %d9, %d9; setp.ne.s32 %p0, %r0, 31; @%p0 bra $wait; st.shared.u64 [kept+8], %d0;\n"
+                                  "$wait: bar.sync 0; ld.shared.u64 %d5, [kept+8]; st.u64 [%d9+8], %d5; ld.local.u64 %d6, [own+8]; ld.u32 %r4, [%d6]; mul.wide.u32 %d7, %r4, 8;\n"
+                                  "add.s64 %d8, %d1, %d7; red.global.add.f32 [%d8], %f0; mov.u64 %d10, table; ld.global.u32 %r5, [%d10]; ret;",
+                                  ".shared .align 8 .b8 kept[16];\n.extern .shared .b8 rest[];\n.global .align 4 .b32 table[4] = {1, 2, 3, 4};"))
+put("ptx", "warps.ptx", kernel("and.b32 %r4, %r0, 31; shfl.sync.idx.b32 %r5|%p0, %r3, 0, 31, -1; vote.sync.any.pred %p1, %p0, -1; setp.eq.and.s32 %p2|%p3, %r4, 40, !%p1; mov.b64 %d6, {%r5, %r4};\n"
+                               "mov.b64 {%r10, %r11}, %d6; add.s64 %d5, %d0, %d6; @%p1 cp.async.cg.shared.global [%r10], [%d5+16], 16;\n"
+                               "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0,%f1,%f2,%f3}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f0,%f1,%f2,%f3};\n"
+                               "bfe.u32 %r12, %r3, 5, 2; lop3.b32 %r13, %r12, %r12, 0, 192; prmt.b32 %r13, %r13, 0, 0x4440; goto: .branchtargets $a, $b; @%p3 brx.idx %r13, goto;\n"
+                               "$a: bra.uni $b;\n$b: { .reg .pred p; setp.lt.f32 p, %f0, 0f3F800000; @!p bra $c; }\natom.global.add.u32 %r6, [%d1], 1; st.global.u32 [%d1], %r6;\n$c: ret;"))

@@ -307,6 +307,41 @@ START_TEST(tables_of_embeddings)
 }
 END_TEST
 
+/* Kernels whose own code was looked at: what they use is all that they move, whatever their names and the sizes of their arrays say, and they compute what is
+ * said, by unit and type. */
+START_TEST(told_by_code)
+{
+    g_autoptr(EchImport) import = must_read(
+        HEAD "name 1 \"softmax_forward_kernel5(float*)\"\nname 2 \"bf16\"\nname 3 \"\"\nalloc 1 0 0 1099511627776 1073741824 3 0\n"
+             "kernel 2 0 0 1 64 1 1 128 1 1 0\nuses 1 1099511627776 4096 1 1099512676352 512 2 1099513724928 8192\nlanes 777 5\n"
+             "kernel 3 0 0 1 64 1 1 128 1 1 0\nuses 1 1099511627776 64\nproducts 3 4096 2\nlanes 0 0\nkernel 4 0 0 1 1 1 1 1 1 1 0\nargs\nlanes 0 9\nend\n");
+    static const struct {
+        EchBytes read, write;
+        size_t n;
+        uint64_t operations[2];
+        EchWorkUnit units[2];
+        EchDtype dtypes[2];
+    } expected[] = {{4608, 8192, 2, {777, 5}, {ECH_WORK_VECTOR, ECH_WORK_VECTOR}, {ECH_DTYPE_F32, ECH_DTYPE_F64}},
+                    {64, 0, 1, {4096}, {ECH_WORK_MATRIX}, {ECH_DTYPE_BF16}},
+                    {0, 0, 1, {9}, {ECH_WORK_VECTOR}, {ECH_DTYPE_F64}}};
+    for (size_t i = 0; i < G_N_ELEMENTS(expected); i++) {
+        const EchOp *op = nth(import->trace, ECH_OP_KERNEL, i);
+        ck_assert_uint_eq(moved(import->trace, op, ECH_READ), expected[i].read);
+        ck_assert_uint_eq(moved(import->trace, op, ECH_WRITE), expected[i].write);
+        ck_assert_uint_eq(op->n_work, expected[i].n);
+        for (size_t k = 0; k < expected[i].n; k++) {
+            const EchWork *work = &ech_trace_work(import->trace)[op->first_work + k];
+            ck_assert_uint_eq(work->count, expected[i].operations[k]);
+            ck_assert_int_eq(work->unit, expected[i].units[k]);
+            ck_assert_int_eq(work->dtype, expected[i].dtypes[k]);
+        }
+    }
+    ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_told_by_their_code"), 3);
+    must_fail(HEAD "lanes 1 2\nend\n", "lanes of no kernel; expected its launch before");
+    must_fail(HEAD "name 1 \"a\"\nkernel 1 0 0 1 8 1 1 128 1 1 0\nlanes 4\nend\n", ":6: ");
+}
+END_TEST
+
 /* What kernels of a program's own multiply, where their tiles tell it: one product has its shape, with the grid it was launched with; several have operations
  * alone. An operator that is a product itself knows better, and what goes before is no kernel's. */
 START_TEST(told_products)
@@ -1709,6 +1744,7 @@ int main(void)
     tcase_add_test(cases, launches_of_graphs_are_steps);
     tcase_add_test(cases, backward_passes_are_steps);
     tcase_add_test(cases, attention_over_pages_by_its_lengths);
+    tcase_add_test(cases, told_by_code);
     tcase_add_test(cases, told_products);
     tcase_add_test(cases, told_sectors);
     tcase_add_test(cases, operators_of_others_have_types);

@@ -154,7 +154,7 @@ static char *pretended(const char *settings, void (*program)(void), int *ret_sta
         g_auto(GStrv) words = g_strsplit(*line, " ", 3);
         if (g_strv_length(words) == 0 || g_str_equal(words[0], "clock"))
             continue;
-        bool timed = !strstr(" echelon-pretend device name end uses args node lengths products of pool pool_told pool_wanted thread ", words[0]);
+        bool timed = !strstr(" echelon-pretend device name end uses args lanes node lengths products of pool pool_told pool_wanted thread ", words[0]);
         if (timed) {
             uint64_t time = g_ascii_strtoull(words[1], NULL, 10);
             ck_assert_uint_ge(time, before);
@@ -686,7 +686,7 @@ static const char ptx[] =
     "// made by hand " DASHES DASHES DASHES DASHES DASHES "\n.version 8.5\n.target sm_80\n.address_size 64\n.extern .shared .align 16 .b8 rest[];\n"
     ".visible .entry kk(\n\t.param .u64 .ptr .global .align 1 kk_param_0,\n\t.param .u32 kk_param_1, /* a comment, with a sign */\n"
     "\t.param .align 8 .b8 kk_param_2[24]\n)\n.maxntid 8, 4, 1\n.minnctapersm 2\n{\n\t.reg .b32 %r<3>;\n\t.shared .align 4 .b8 one[1024];\n"
-    "\t{ .shared .f32 two[2][2]; }\n\tret;\n}\n.visible .entry k()\n{\n\tret;\n}\n";
+    "\t{ .shared .f32 two[2][2]; }\n\ttex.1d.v4.s32.s32 {%r0, %r1, %r2, %r2}, [one, {%r0}];\n\tret;\n}\n.visible .entry k()\n{\n\tret;\n}\n";
 
 /* The same text handed to the driver; in a fat binary as it is, packed, and cut short in the middle of its parameters. */
 static void launch_what_the_driver_compiles(void)
@@ -882,6 +882,88 @@ START_TEST(arguments_are_found_by_what_ptx_says)
     ck_assert_ptr_nonnull(strstr(text, " 3 1 1 32 1 1 0\nargs 0 64214072819712 2 64214072820224\n"));
     ck_assert_ptr_nonnull(strstr(text, " 4 1 1 32 1 1 0\nargs 0 64214072819712 2 64214072820224\n"));
     ck_assert_ptr_nonnull(strstr(text, " 5 1 1 32 1 1 0\nargs 0 64214072819712"));
+}
+END_TEST
+
+/* A kernel that adds b to a, in blocks of 64; where a thread's b lies, the host has copied. Two launches alike but for where their arrays lie, one of another
+ * size, one in a graph, and one given a place within its array. */
+static void launch_what_is_told(void)
+{
+    static const char adds[] =
+        ".version 8.5\n.target sm_80\n.address_size 64\n.visible .entry adds(.param .u64 a, .param .u64 b, .param .u32 n)\n{\n"
+        ".reg .pred %p<2>; .reg .b32 %r<5>; .reg .b64 %d<5>; .reg .f32 %f<4>;\nld.param.u64 %d0, [a]; ld.param.u64 %d1, [b]; ld.param.u32 %r4, [n];\n"
+        "mov.u32 %r0, %tid.x; mov.u32 %r1, %ctaid.x; mad.lo.s32 %r2, %r1, 64, %r0; setp.ge.u32 %p0, %r2, %r4; @%p0 bra $done;\n"
+        "mul.wide.s32 %d2, %r2, 4; add.s64 %d3, %d0, %d2; add.s64 %d4, %d1, %d2; ld.global.f32 %f0, [%d3]; ld.global.f32 %f1, [%d4];\n"
+        "fma.rn.f32 %f2, %f0, 0f40000000, %f1; st.global.f32 [%d3], %f2;\n$done: ret;\n}\n";
+    void *module, *driven, *stream, *graph, *instance;
+    uint8_t *a, *b;
+    int n = 256;
+    void *arguments[] = {&a, &b, &n};
+    NEED(allocate((void **)&a, MIB) == 0 && allocate((void **)&b, MIB) == 0 && load_module(&module, adds) == 0 && get_function(&driven, module, "adds") == 0);
+    NEED(launch_driver(driven, 4, 1, 1, 64, 1, 1, 0, NULL, arguments, NULL) == 0);
+    void *swapped[] = {&b, &a, &n};
+    NEED(launch_driver(driven, 4, 1, 1, 64, 1, 1, 0, NULL, swapped, NULL) == 0);
+    n = 100;
+    NEED(launch_driver(driven, 5, 1, 1, 64, 1, 1, 0, NULL, arguments, NULL) == 0);
+    NEED(make_stream(&stream, 1) == 0 && begin_capture(stream, 0) == 0 && launch_driver(driven, 6, 1, 1, 64, 1, 1, 0, stream, arguments, NULL) == 0);
+    NEED(end_capture(stream, &graph) == 0 && instantiate(&instance, graph, 0) == 0 && launch_graph(instance, NULL) == 0);
+    NEED(end_instance(instance) == 0 && destroy_graph(graph) == 0 && end_stream(stream) == 0);
+    uint8_t *within = a + 4096;
+    void *further[] = {&within, &within, &n};
+    NEED(launch_driver(driven, 7, 1, 1, 64, 1, 1, 0, NULL, further, NULL) == 0);
+}
+
+START_TEST(what_kernels_move_is_told_by_ptx)
+{
+    g_autofree char *text = pretended(SMALL, launch_what_is_told, NULL);
+    ck_assert_ptr_nonnull(strstr(text, " 4 1 1 64 1 1 0\nuses 1 64214072819712 1024 1 64214074916864 1024 2 64214072819712 1024\nlanes 512 0\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 4 1 1 64 1 1 0\nuses 1 64214074916864 1024 1 64214072819712 1024 2 64214074916864 1024\nlanes 512 0\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 5 1 1 64 1 1 0\nuses 1 64214072819712 400 1 64214074916864 400 2 64214072819712 400\nlanes 200 0\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 6 1 1 64 1 1 0\nuses 1 64214072819712 400 1 64214074916864 400 2 64214072819712 400\nlanes 200 0\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 7 1 1 64 1 1 0\nuses 1 64214072823808 400 2 64214072823808 400\nlanes 200 0\n"));
+    ck_assert_ptr_null(strstr(text, "args"));
+}
+END_TEST
+
+/* Machine code that NVRTC makes is told by the PTX that it was made of, whatever else is compiled between; other machine code of that length is not. */
+static void launch_what_is_compiled_at_run_time(void)
+{
+    enum { ELF = 2048 + 6 * 64 };
+    static const char text[] =
+        ".version 8.5\n.entry k(.param .u64 a, .param .u32 n, .param .align 8 .b8 s[24]) { .reg .b64 %d<3>; .reg .b32 %r; mov.u32 %r, %tid.x;\n"
+        "ld.param.u64 %d0, [a]; mul.wide.u32 %d1, %r, 8; add.s64 %d2, %d0, %d1; st.global.u64 [%d2], %d1; ret; }";
+    static uint8_t elf[3][4096], got[4096];
+    struct {
+        const void *code;
+        size_t bytes;
+        const char *ptx;
+    } programs[] = {
+        {elf[0], ELF, text}, {elf[1], ELF, ".version 8.5\n.entry k(.param .u64 a, .param .u32 n, .param .align 8 .b8 s[24]) { ret; }"}, {elf[2], 0, ""}};
+    void *library = dlopen(ECH_BINARY_DIR "/tests/libnvrtc.so.13", RTLD_NOW | RTLD_LOCAL), *found = library ? dlsym(RTLD_DEFAULT, "nvrtcGetCUBIN") : NULL;
+    int (*get_code)(void *, void *), number = 5;
+    uint8_t *a;
+    NEED(found != NULL && allocate((void **)&a, MIB) == 0);
+    memcpy(&get_code, &found, sizeof found);
+    uint64_t structure[3] = {0};
+    void *arguments[] = {&a, &number, structure};
+    for (size_t i = 0; i < G_N_ELEMENTS(elf); i++) {
+        make_machine_code(elf[i], "k");
+        elf[i][1500] = (uint8_t)(i + 1); /* in no section */
+        NEED(get_code(&programs[i], got) == (i == 2 ? 4 : 0) && (i == 2 || memcmp(got, elf[i], ELF) == 0));
+    }
+    for (unsigned i = 0; i < G_N_ELEMENTS(elf); i++) {
+        void *module, *driven;
+        NEED(load_module(&module, elf[i]) == 0 && get_function(&driven, module, "k") == 0);
+        NEED(launch_driver(driven, i + 1, 1, 1, 64, 1, 1, 0, NULL, arguments, NULL) == 0);
+    }
+}
+
+START_TEST(what_is_compiled_at_run_time_is_told)
+{
+    g_autofree char *text = pretended(SMALL, launch_what_is_compiled_at_run_time, NULL);
+    ck_assert_ptr_nonnull(strstr(text, " 1 1 1 64 1 1 0\nuses 2 64214072819712 512\nlanes 0 0\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 2 1 1 64 1 1 0\nargs\nlanes 0 0\n"));
+    ck_assert_ptr_nonnull(strstr(text, " 3 1 1 64 1 1 0\nargs 0 64214072819712\n"));
 }
 END_TEST
 
@@ -2088,6 +2170,8 @@ int main(void)
     tcase_add_test(tcase, nothing_is_left_on_the_stack);
     tcase_add_test(tcase, kernels_of_cute_are_written);
     tcase_add_test(tcase, arguments_are_found_by_what_ptx_says);
+    tcase_add_test(tcase, what_kernels_move_is_told_by_ptx);
+    tcase_add_test(tcase, what_is_compiled_at_run_time_is_told);
     tcase_add_test(tcase, linked_code_is_what_was_added);
     tcase_add_test(tcase, kernels_tell_their_attributes_and_tables_nothing);
     tcase_add_test(tcase, what_kernels_overwrite_does_not_read_back);

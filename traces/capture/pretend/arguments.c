@@ -162,10 +162,8 @@ static unsigned scattered_sectors(const PretendKernelCode *code, void *const *ar
     return apart ? touched : 0;
 }
 
-void pretend_arguments(const PretendKernelCode *code, void *const *arguments, PretendDim grid)
+static void tell_arguments(const PretendKernelCode *code, void *const *arguments, PretendDim grid)
 {
-    if (pretend_use_told())
-        return;
     unsigned axes, sectors = scattered_sectors(code, arguments, &axes);
     pretend_places(sectors, axes);
     size_t bytes;
@@ -178,6 +176,14 @@ void pretend_arguments(const PretendKernelCode *code, void *const *arguments, Pr
         if (data)
             tell_words(i, data, bytes, 0, joins && i == 1 ? grid.y : bytes / sizeof(uint64_t));
     }
+}
+
+void pretend_arguments(const PretendKernelCode *code, void *const *arguments, PretendDim grid, PretendDim block, size_t shared)
+{
+    if (pretend_use_told())
+        return;
+    if (!pretend_moves(code, arguments, grid, block, shared))
+        tell_arguments(code, arguments, grid);
     if (result_of(code->name) != NOWHERE)
         forget_result(code, arguments, result_of(code->name));
 }

@@ -1,6 +1,7 @@
 /* What machine code says of its kernels: parameters, registers, threads, shared memory. Fat binaries are decoded when a kernel of theirs is first asked for, of
  * the chosen architecture alone, and only those numbers are kept. Formats: as nvcc 13.0 and PyTorch's wheels of CUDA 12 and 13 have them. */
 #include "pretend.h"
+#include "ptx.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
@@ -15,6 +16,7 @@ enum { PTX = 1, CODE = 2, LEAST = 32, WHOLE = 64 };
 #define FLAG_LZ4 UINT64_C(0x2000)
 #define FLAG_ZSTD UINT64_C(0x8000)
 #define MOST_DECODED (UINT64_C(1) << 30)
+#define MOST_KEPT (UINT64_C(1) << 26)
 
 /* A variable of the device. */
 typedef struct {
@@ -27,6 +29,11 @@ struct PretendCode {
     int version;           /* 10 * major + minor; PRETEND_NO_CODE, PRETEND_ANY_CODE */
     int kind;              /* Of the entries that suit the device: CODE or PTX. */
     const uint8_t *binary; /* Of a fat binary not yet decoded; NULL: there is no more to read. */
+    const uint8_t *whole;  /* The same, decoded or not, where it stays. NULL: it does not, or is none. */
+    uint8_t *kept;         /* That, where it is a copy. */
+    char *text;            /* PTX of what was handed over as that; or NULL. */
+    const char *wanted;    /* While a kernel is looked for in PTX: its name, */
+    PtxKernel *found;      /* and what that is. */
     bool has_left;         /* Its file was unloaded. */
     PretendCode *next_left;
     PretendKernelCode *kernels; /* by name */
@@ -116,6 +123,8 @@ static PretendKernelCode *kernel_named(const PretendCode *code, const char *name
     return code->n > 0 ? bsearch(&key, code->kernels, code->n, sizeof key, by_name) : NULL;
 }
 
+static uint64_t numbered; /* kernels so far */
+
 static PretendKernelCode *add_kernel(PretendCode *code, const char *name)
 {
     if (code->n == code->room) {
@@ -129,7 +138,7 @@ static PretendKernelCode *add_kernel(PretendCode *code, const char *name)
     char *kept = strdup(name);
     if (!kept)
         return NULL;
-    code->kernels[code->n] = (PretendKernelCode){.name = kept};
+    code->kernels[code->n] = (PretendKernelCode){.name = kept, .of = code, .number = __atomic_add_fetch(&numbered, 1, __ATOMIC_RELAXED)};
     return &code->kernels[code->n++];
 }
 
@@ -243,32 +252,6 @@ static bool read_elf(PretendCode *code, const uint8_t *data, size_t n)
 
 /* ---- PTX: what a driver compiles where there is no machine code for the device (PTX ISA 8.5: chapters 5 and 11) ---- */
 
-/* The next word of PTX: a name or directive with its dots, a number, or one sign. Ends at the text's end with a word of no bytes. */
-static const char *next_word(const char *at, size_t *ret_n)
-{
-    for (;;) {
-        at += strspn(at, " \t\r\n");
-        if (at[0] == '/' && at[1] == '/') {
-            at += strcspn(at, "\n");
-        } else if (at[0] == '/' && at[1] == '*') {
-            const char *end = strstr(at + 2, "*/");
-            at = end ? end + 2 : at + strlen(at);
-        } else {
-            break;
-        }
-    }
-    size_t n = 0;
-    while (isalnum((unsigned char)at[n]) || at[n] == '.' || at[n] == '_' || at[n] == '$' || at[n] == '%')
-        n++;
-    *ret_n = n > 0 ? n : *at != '\0';
-    return at;
-}
-
-static bool is_word(const char *at, size_t n, const char *word)
-{
-    return strlen(word) == n && memcmp(at, word, n) == 0;
-}
-
 /* Bytes of a type as ".u64" says it; 0 of any other word. */
 static uint64_t type_bytes(const char *at, size_t n)
 {
@@ -281,7 +264,7 @@ static uint64_t declared_bytes(const char **at, const char *ends)
 {
     uint64_t each = 0, count = 1;
     for (size_t n = 0;;) {
-        const char *word = next_word(*at, &n);
+        const char *word = ptx_word(*at, &n);
         if (n == 0 || (n == 1 && strchr(ends, *word)))
             return each * count;
         each = type_bytes(word, n) ? type_bytes(word, n) : each;
@@ -295,15 +278,15 @@ static uint64_t declared_bytes(const char **at, const char *ends)
 static const char *read_limits(PretendKernelCode *kernel, const char *at)
 {
     for (size_t n = 0;; at += n) {
-        at = next_word(at, &n);
+        at = ptx_word(at, &n);
         if (n == 0 || *at == '{' || *at == ';')
             return at;
-        if (is_word(at, n, ".maxntid") || is_word(at, n, ".reqntid")) {
+        if (ptx_is_word(at, n, ".maxntid") || ptx_is_word(at, n, ".reqntid")) {
             uint32_t threads = 1;
             do {
                 char *end;
                 threads *= (uint32_t)strtoul(at + n, &end, 10);
-                at = next_word(end, &n);
+                at = ptx_word(end, &n);
             } while (n == 1 && *at == ',');
             kernel->threads = threads;
             n = 0;
@@ -315,11 +298,11 @@ static const char *read_limits(PretendKernelCode *kernel, const char *at)
 static const char *read_ptx_kernel(PretendCode *code, const char *at)
 {
     size_t n;
-    at = next_word(at, &n);
+    at = ptx_word(at, &n);
     char *name = strndup(at, n);
     PretendKernelCode *kernel = name ? add_kernel(code, name) : NULL;
     free(name);
-    at = next_word(at + n, &n);
+    at = ptx_word(at + n, &n);
     if (!kernel)
         return at;
     for (size_t ordinal = 0; n == 1 && (*at == '(' || *at == ','); ordinal++) {
@@ -327,16 +310,16 @@ static const char *read_ptx_kernel(PretendCode *code, const char *at)
         uint64_t bytes = declared_bytes(&at, ",)");
         if (bytes > 0)
             add_parameter(kernel, ordinal, bytes);
-        at = next_word(at, &n);
+        at = ptx_word(at, &n);
     }
     at = read_limits(kernel, n == 1 && *at == ')' ? at + 1 : at);
     for (int depth = 0;; at += n) {
-        at = next_word(at, &n);
+        at = ptx_word(at, &n);
         depth += n == 1 && *at == '{';
         depth -= n == 1 && *at == '}';
         if (n == 0 || depth <= 0)
             return at;
-        if (is_word(at, n, ".shared")) {
+        if (ptx_is_word(at, n, ".shared")) {
             at += n;
             kernel->shared += (uint32_t)declared_bytes(&at, ";");
             n = 0;
@@ -347,10 +330,10 @@ static const char *read_ptx_kernel(PretendCode *code, const char *at)
 static void read_ptx(PretendCode *code, const char *text)
 {
     for (size_t n = 0;; text += n) {
-        text = next_word(text, &n);
+        text = ptx_word(text, &n);
         if (n == 0)
             break;
-        if (is_word(text, n, ".entry")) {
+        if (ptx_is_word(text, n, ".entry")) {
             text = read_ptx_kernel(code, text + n);
             n = 0;
         }
@@ -359,7 +342,7 @@ static void read_ptx(PretendCode *code, const char *text)
         qsort(code->kernels, code->n, sizeof *code->kernels, by_name);
 }
 
-/* What an entry holds, whole. */
+/* What an entry holds, whole: its kernels, or the one that is wanted. */
 static void read_content(PretendCode *code, const uint8_t *data, size_t n)
 {
     if (code->kind != PTX) {
@@ -367,7 +350,9 @@ static void read_content(PretendCode *code, const uint8_t *data, size_t n)
         return;
     }
     char *text = strndup((const char *)data, n);
-    if (text)
+    if (text && code->wanted)
+        code->found = code->found ? code->found : ptx_kernel_new(text, code->wanted);
+    else if (text)
         read_ptx(code, text);
     free(text);
 }
@@ -430,6 +415,15 @@ static void choose_ptx(PretendCode *code, const uint8_t *entry, uint64_t header,
         code->version = version;
 }
 
+/* What is newer than the device says of most kernels what older code does: the oldest of that. */
+static void choose_newer_ptx(PretendCode *code, const uint8_t *entry, uint64_t header, uint64_t bytes)
+{
+    (void)header, (void)bytes;
+    int version = version_of_entry(entry, PTX);
+    if (version > device_version() && (code->version == PRETEND_NO_CODE || version < code->version))
+        code->version = version;
+}
+
 static void read_chosen(PretendCode *code, const uint8_t *entry, uint64_t header, uint64_t bytes)
 {
     if (version_of_entry(entry, code->kind) == code->version)
@@ -446,7 +440,7 @@ static void choose(PretendCode *code, const uint8_t *binary)
     code->kind = code->version == PRETEND_NO_CODE ? PTX : CODE;
     if (code->kind == PTX)
         for_entries(code, binary, choose_ptx);
-    code->binary = binary;
+    code->binary = code->whole = binary;
 }
 
 /* Byte by byte: what is handed over may be a text of none. */
@@ -484,8 +478,62 @@ static size_t elf_bytes(const uint8_t *data)
 static bool is_ptx(const char *text)
 {
     size_t n;
-    text = next_word(text, &n);
-    return is_word(text, n, ".version");
+    text = ptx_word(text, &n);
+    return ptx_is_word(text, n, ".version");
+}
+
+/* What was compiled at run time, the newest first: the machine code by its bytes and a hash of them. */
+typedef struct Made {
+    uint64_t hash;
+    size_t bytes;
+    char *ptx;
+    struct Made *next;
+} Made;
+
+static Made *made;
+
+static uint64_t hash_of(const uint8_t *data, size_t n)
+{
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
+    for (size_t i = 0; i < n; i++)
+        hash = (hash ^ data[i]) * UINT64_C(0x100000001b3);
+    return hash;
+}
+
+void pretend_code_made_of(const void *image, size_t bytes, char *ptx)
+{
+    Made *one = malloc(sizeof *one);
+    if (!one) {
+        free(ptx);
+        return;
+    }
+    pretend_lock();
+    *one = (Made){hash_of(image, bytes), bytes, ptx, made};
+    made = one;
+    pretend_unlock();
+}
+
+static char *text_of(const uint8_t *image, size_t bytes)
+{
+    char *text = NULL;
+    pretend_lock();
+    uint64_t hash = made ? hash_of(image, bytes) : 0;
+    for (const Made *one = made; one && !text; one = one->next)
+        text = one->hash == hash && one->bytes == bytes ? strdup(one->ptx) : NULL;
+    pretend_unlock();
+    return text;
+}
+
+/* What the caller may let go of, for the PTX in it. */
+static void keep_binary(PretendCode *code, const uint8_t *binary)
+{
+    if (!binary)
+        return;
+    uint64_t bytes = number_at(binary + 6, 2) + number_at(binary + 8, 8);
+    code->kept = bytes <= MOST_KEPT ? malloc(bytes) : NULL;
+    if (code->kept)
+        memcpy(code->kept, binary, bytes);
+    code->whole = code->kept;
 }
 
 PretendCode *pretend_code_of_image(const void *image)
@@ -500,6 +548,7 @@ PretendCode *pretend_code_of_image(const void *image)
     if (begins(image, "\x7f"
                       "ELF")) {
         read_elf(code, image, elf_bytes(image));
+        code->text = text_of(image, elf_bytes(image));
     } else if (binary || begins(image, "\x50\xed\x55\xba")) {
         /* The caller may let go of it. */
         PretendCode chosen = {0};
@@ -507,7 +556,9 @@ PretendCode *pretend_code_of_image(const void *image)
         code->version = chosen.version;
         code->kind = chosen.kind;
         for_entries(code, chosen.binary, read_chosen);
+        keep_binary(code, chosen.binary);
     } else if (is_ptx(image)) {
+        code->text = strdup(image);
         read_ptx(code, image);
     }
     return code;
@@ -542,7 +593,7 @@ static PretendCode *left;
 void pretend_code_leaves(PretendCode *code)
 {
     pretend_lock();
-    code->binary = NULL;
+    code->binary = code->whole = NULL;
     code->has_left = true;
     code->next_left = left;
     left = code;
@@ -558,11 +609,14 @@ void pretend_code_forget(void)
         for (size_t i = 0; i < code->n; i++) {
             free((char *)(uintptr_t)code->kernels[i].name);
             free(code->kernels[i].parameters);
+            ptx_kernel_free(code->kernels[i].ptx);
         }
         for (size_t i = 0; i < code->n_variables; i++)
             free(code->variables[i].name);
         free(code->kernels);
         free(code->variables);
+        free(code->text);
+        free(code->kept);
         free(code);
     }
     pretend_unlock();
@@ -590,6 +644,31 @@ const PretendKernelCode *pretend_code_kernel(PretendCode *code, const char *name
     const PretendKernelCode *found = kernel_named(code, name);
     pretend_unlock();
     return found;
+}
+
+/* Of the PTX in a fat binary that suits the device best, whatever the driver would load. */
+static PtxKernel *find_in_binary(const uint8_t *binary, const char *name)
+{
+    PretendCode wanted = {.kind = PTX, .wanted = name};
+    for_entries(&wanted, binary, choose_ptx);
+    if (wanted.version == PRETEND_NO_CODE)
+        for_entries(&wanted, binary, choose_newer_ptx);
+    if (wanted.version != PRETEND_NO_CODE)
+        for_entries(&wanted, binary, read_chosen);
+    return wanted.found;
+}
+
+PtxKernel *pretend_code_ptx(const PretendKernelCode *kernel)
+{
+    PretendCode *code = kernel->of;
+    pretend_lock();
+    PretendKernelCode *found = &code->kernels[kernel - code->kernels];
+    if (!found->is_looked_for) {
+        found->is_looked_for = true;
+        found->ptx = code->text ? ptx_kernel_new(code->text, kernel->name) : code->whole ? find_in_binary(code->whole, kernel->name) : NULL;
+    }
+    pretend_unlock();
+    return found->ptx;
 }
 
 size_t pretend_code_kernels(PretendCode *code, const char **ret_names, size_t room)

@@ -84,6 +84,8 @@ bool pretend_use_told(void);
 /* It is a kernel: of 32 bytes, that 32 neighbours touch, where these lie apart, and dimensions by which it computes where its elements lie (0: not known). Its
  * arguments follow, if any. */
 void pretend_places(unsigned sectors, unsigned axes);
+/* It is a kernel: operations of tensor cores on @type (0: none), and of its lanes on numbers of 32 and of 64 bits. */
+void pretend_computes(uint64_t multiplied, const char *type, uint64_t lanes, uint64_t lanes_64);
 /* An address that stands in a kernel's parameter @parameter. */
 void pretend_argument(size_t parameter, uint64_t address);
 
@@ -258,6 +260,11 @@ int pretend_linked_version(void);
 
 /* ---- machine code (code.c) ---- */
 
+/* A fat binary or a module; lives as long as the process. */
+typedef struct PretendCode PretendCode;
+/* A kernel's PTX (ptx.h). */
+typedef struct PtxKernel PtxKernel;
+
 typedef struct {
     const char *name;     /* mangled */
     uint32_t *parameters; /* bytes of each */
@@ -265,13 +272,16 @@ typedef struct {
     uint32_t registers; /* of a thread; 0: not known */
     uint32_t threads;   /* of a block at most, as it was compiled for; 0: not said */
     uint32_t shared;    /* bytes of a block that it takes whatever its launch says */
+    uint64_t number;    /* of no other kernel, ever */
+    PretendCode *of;
+    PtxKernel *ptx; /* What was found of its PTX, once that is looked for; see pretend_code_ptx. */
+    bool is_looked_for;
 } PretendKernelCode;
-
-/* A fat binary or a module; lives as long as the process. */
-typedef struct PretendCode PretendCode;
 /* Of a fat binary as compilers register it (it stays where it is), and of what is handed to the driver. NULL where memory is short. */
 PretendCode *pretend_code_of_wrapper(const void *wrapper);
 PretendCode *pretend_code_of_image(const void *image);
+/* Machine code that was made of @ptx, which is taken: code of those very bytes has that, too. */
+void pretend_code_made_of(const void *image, size_t bytes, char *ptx);
 /* Of a file of machine code, or of anything else, which suits every device. NULL where it cannot be opened. */
 PretendCode *pretend_code_of_file(const char *path);
 /* 10 * major + minor of the code in it that suits the device. */
@@ -284,6 +294,8 @@ bool pretend_code_has_left(const PretendCode *code);
 void pretend_code_forget(void);
 /* NULL where nothing is known of it. @code may be NULL. */
 const PretendKernelCode *pretend_code_kernel(PretendCode *code, const char *name);
+/* A kernel's PTX, if its file has some that suits the device and that is understood; else NULL. */
+PtxKernel *pretend_code_ptx(const PretendKernelCode *kernel);
 /* How many kernels it has, and the names of the first @room of them. Functions that kernels call have code, too, but no parameters in memory; neither are
  * kernels that take none told from them, so that these are left out. */
 size_t pretend_code_kernels(PretendCode *code, const char **ret_names, size_t room);
@@ -309,7 +321,11 @@ void pretend_register_kernel(const void *function, const char *name, PretendCode
 /* ---- addresses among parameters (arguments.c) ---- */
 
 /* Those of a launch stand with the next work of this thread. */
-void pretend_arguments(const PretendKernelCode *code, void *const *arguments, PretendDim grid);
+void pretend_arguments(const PretendKernelCode *code, void *const *arguments, PretendDim grid, PretendDim block, size_t shared);
+/* What its PTX says that it moves (moves.c). False: there is none, or it cannot be told. */
+bool pretend_moves(const PretendKernelCode *code, void *const *arguments, PretendDim grid, PretendDim block, size_t shared);
+/* Launches of kernels of which no PTX is known, that were given places within allocations, in programs without an allocator that is known. */
+uint64_t pretend_launches_within(void);
 /* Writes zeros over the stack below the caller. What a program leaves uninitialized in a kernel's parameters (strides of dimensions that an array has not) is
  * what lay there: addresses that kernels before were given. Called where a program asks something before each launch and after it. */
 void pretend_clear_stack(void);

@@ -113,6 +113,14 @@ static void finish(void)
             write_error = errno;
         if (write_error != 0)
             say("the capture is not complete", strerror(write_error));
+        uint64_t within = pretend_launches_within();
+        if (within > 0)
+            fprintf(stderr,
+                    "echelon capture: %" PRIu64
+                    " launch%s of kernels without PTX %s given places within larger allocations, and count%s for all that lies behind: "
+                    "built with PTX beside its machine code (nvcc -gencode arch=compute_80,code=[compute_80,sm_80]) the program's kernels count for what they "
+                    "touch\n",
+                    within, within == 1 ? "" : "es", within == 1 ? "is" : "are", within == 1 ? "s" : "");
         if (looks > 0)
             fprintf(stderr,
                     "echelon capture: results of kernels are zeros; the program read %" PRIu64
@@ -425,14 +433,30 @@ PRETEND_EXPORT void pretend_products_of(uint64_t operations, const char *type, c
     multiplied.launch = launch;
 }
 
+/* What this thread's next kernel computes, by its own code. */
+static __thread struct {
+    bool told;
+    uint64_t multiplied, lanes, lanes_64;
+    char type[8];
+} computed;
+
+void pretend_computes(uint64_t multiplied_, const char *type, uint64_t lanes, uint64_t lanes_64)
+{
+    computed.told = true;
+    computed.multiplied = multiplied_;
+    strncpy(computed.type, type, sizeof computed.type - 1);
+    computed.lanes = lanes;
+    computed.lanes_64 = lanes_64;
+}
+
 void pretend_work(const char *word, void *stream, const char *format, ...)
 {
     pthread_once(&once, begin);
     uint32_t type = 0, product = 0;
-    bool multiplies = *word == 'k' && multiplied.operations > 0; /* kernel */
-    if (multiplies) {
-        type = pretend_name(multiplied.type);
-        product = pretend_name(multiplied.launch);
+    bool is_kernel = *word == 'k', multiplies = is_kernel && multiplied.operations > 0, computes = is_kernel && !multiplies && computed.multiplied > 0;
+    if (multiplies || computes) {
+        type = pretend_name(multiplies ? multiplied.type : computed.type);
+        product = pretend_name(multiplies ? multiplied.launch : "");
     }
     va_list args;
     va_start(args, format);
@@ -444,8 +468,12 @@ void pretend_work(const char *word, void *stream, const char *format, ...)
             append_format(&line_text, "%s", uses_text.at);
         uses_text.n = 0;
     }
-    if (multiplies)
-        append_format(&line_text, "\nproducts %u %" PRIu64 " %u", product, multiplied.operations, type);
+    if (multiplies || computes)
+        append_format(&line_text, "\nproducts %u %" PRIu64 " %u", product, multiplies ? multiplied.operations : computed.multiplied, type);
+    if (is_kernel && computed.told)
+        append_format(&line_text, "\nlanes %" PRIu64 " %" PRIu64, computed.lanes, computed.lanes_64);
+    if (is_kernel)
+        memset(&computed, 0, sizeof computed);
     uint64_t run, id;
     uint32_t module, instruction;
     if (*word != 'r' && *word != 'w' && pretend_xla_asks(&run, &module, &id, &instruction)) /* not record, wait */

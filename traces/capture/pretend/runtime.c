@@ -1017,7 +1017,7 @@ PRETEND_EXPORT int cudaLaunchKernel(const void *function, PretendDim grid, Prete
     if (!has_shared(code, shared))
         return fail(INVALID_VALUE);
     if (code && (arguments || code->n_parameters == 0))
-        pretend_arguments(code, arguments, grid);
+        pretend_arguments(code, arguments, grid, block, shared);
     uint32_t name = pretend_symbol(kernel.name);
     pretend_work("kernel", stream, "%u %u %u %u %u %u %u %zu", name, grid.x, grid.y, grid.z, block.x, block.y, block.z, shared);
     return SUCCESS;

@@ -59,7 +59,8 @@ void *pretend_symbol_of(void *handle, const char *name, const void *caller)
     pthread_once(&once, find_real);
     pretend_redirect_linked();                         /* what was loaded is about to be used */
     const char *bare = *name == '_' ? name + 1 : name; /* as CuTe's code calls CUDA (cute.c) */
-    if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !self || (strncmp(bare, "cu", 2) != 0 && strncmp(bare, "nccl", 4) != 0))
+    if (handle == RTLD_NEXT || handle == RTLD_DEFAULT || !self ||
+        (strncmp(bare, "cu", 2) != 0 && strncmp(bare, "nccl", 4) != 0 && strncmp(bare, "nvrtc", 5) != 0))
         return NULL;
     void *ours = pretend_next_dlsym(self, name);
     ours = ours || bare == name ? ours : pretend_next_dlsym(self, bare);

@@ -1,0 +1,357 @@
+/* What kernels move, by their PTX: found by running some of their blocks. */
+#include "tests/support/support.h"
+#include "traces/capture/pretend/ptx.h"
+
+#include <check.h>
+#include <inttypes.h>
+#include <string.h>
+
+/* Arrays of the device: at 1, 2, 3 and 4 GiB, of 64 MiB each. */
+#define GIB (UINT64_C(1) << 30)
+#define ARRAY (UINT64_C(64) << 20)
+
+static uint64_t end_of(uint64_t address)
+{
+    return address >= GIB && address < 5 * GIB && address % GIB < ARRAY ? address / GIB * GIB + ARRAY : 0;
+}
+
+/* The array at 4 GiB is known: the word at each place is what stands here, times the place. */
+static uint64_t step;
+
+static bool peek(uint64_t address, unsigned bytes, uint64_t *ret)
+{
+    *ret = (address - 4 * GIB) / 4 * step & (bytes == 8 ? UINT64_MAX : (UINT64_C(1) << 8 * bytes) - 1);
+    return address >= 4 * GIB;
+}
+
+typedef struct {
+    unsigned grid[3], block[3];
+    uint64_t parameters[4]; /* all of 8 bytes, of which kernels may take fewer */
+    size_t shared;
+} Launch;
+
+/* Of the one kernel of @body, whose parameters a, b, c and d are 64-bit numbers. False: it is not told. */
+static bool moves(const char *declared, const char *body, const Launch *launch, PtxMoves *ret)
+{
+    g_autofree char *text =
+        g_strdup_printf(".version 8.5\n.target sm_80\n.address_size 64\n%s\n.visible .entry other(.param .u64 a)\n{ // a brace: {\n ret; }\n"
+                        ".visible .entry k(\n .param .u64 a,\n .param .u64 b,\n .param .u64 c,\n .param .u64 d\n)\n.maxntid 1024, 1, 1\n"
+                        "{\n.reg .pred %%p<9>;\n.reg .b32 %%r<40>;\n.reg .f32 %%f<9>;\n.reg .b64 %%d<20>;\n"
+                        "ld.param.u64 %%d0, [a]; ld.param.u64 %%d1, [b]; ld.param.u64 %%d2, [c]; ld.param.u64 %%d3, [d];\n"
+                        "mov.u32 %%r0, %%tid.x; mov.u32 %%r1, %%ctaid.x; mov.u32 %%r2, %%ntid.x; mad.lo.s32 %%r3, %%r1, %%r2, %%r0;\n%s\n}\n",
+                        declared, body);
+    PtxKernel *kernel = ptx_kernel_new(text, "k");
+    if (!kernel)
+        return false;
+    const void *parameters[4];
+    uint32_t bytes[4] = {8, 8, 8, 8};
+    uint64_t variables[4] = {0};
+    for (size_t i = 0; i < 4; i++)
+        parameters[i] = &launch->parameters[i];
+    PtxLaunch at = {.dynamic_shared = launch->shared,
+                    .enough = 500000,
+                    .most = 2000000,
+                    .parameters = (void *const *)(uintptr_t)parameters,
+                    .parameter_bytes = bytes,
+                    .n_parameters = 4,
+                    .variables = variables,
+                    .peek = peek,
+                    .end = end_of};
+    for (int i = 0; i < 3; i++) {
+        at.grid[i] = MAX(launch->grid[i], 1);
+        at.block[i] = MAX(launch->block[i], 1);
+    }
+    bool told = ptx_moves(kernel, &at, ret);
+    ptx_kernel_free(kernel);
+    return told;
+}
+
+/* Bytes that are read or written of the array at @gib. */
+static uint64_t moved(const PtxMoves *found, uint64_t gib, bool writes)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < found->n; i++)
+        if (found->moves[i].address / GIB == gib && found->moves[i].writes == writes)
+            bytes += found->moves[i].bytes;
+    return bytes;
+}
+
+/* Four numbers a thread, where there are as many: c is how many threads have some. */
+START_TEST(test_streams)
+{
+    static const char body[] = "cvt.u32.u64 %r4, %d2; setp.ge.s32 %p0, %r3, %r4; @%p0 bra $done;\n"
+                               "mul.wide.s32 %d4, %r3, 16; add.s64 %d5, %d0, %d4; add.s64 %d6, %d1, %d4;\n"
+                               "ld.global.nc.L1::no_allocate.v4.f32 {%f0, %f1, %f2, %f3}, [%d5];\n"
+                               "fma.rn.f32 %f0, %f0, %f1, %f2; add.f32 %f0, %f0, %f3;\n"
+                               "st.global.v4.f32 [%d6], {%f0, %f1, %f2, %f3};\n$done:\nret;";
+    PtxMoves found;
+    ck_assert(moves("", body, &(Launch){{5000}, {256}, {GIB, 2 * GIB, 1000 * 256 + 100}, 0}, &found));
+    ck_assert_uint_eq(found.n, 2);
+    ck_assert_uint_eq(found.moves[0].address, GIB);
+    /* Blocks behind the last thread do nothing; how many those are is estimated by the blocks that ran. */
+    ck_assert_double_eq_tol((double)moved(&found, 1, false), 256100. * 16, 256100. * 16 * .03);
+    ck_assert_double_eq_tol((double)moved(&found, 2, true), 256100. * 16, 256100. * 16 * .03);
+    ck_assert_double_eq_tol((double)found.flops, 256100. * 3, 256100. * 3 * .03);
+    ck_assert_uint_eq(found.flops_64, 0);
+    ck_assert_uint_eq(found.multiplied, 0);
+
+    ck_assert(moves("", body, &(Launch){{1000}, {256}, {GIB, 2 * GIB, 1000 * 256}, 0}, &found));
+    ck_assert_uint_eq(moved(&found, 1, false), 256000 * 16);
+    ck_assert_uint_eq(moved(&found, 2, true), 256000 * 16);
+    ck_assert(moves("", body, &(Launch){{1000}, {256}, {GIB, GIB, 1000 * 256}, 0}, &found)); /* in place */
+    ck_assert_uint_eq(moved(&found, 1, false), 256000 * 16);
+    ck_assert_uint_eq(moved(&found, 1, true), 256000 * 16);
+}
+END_TEST
+
+/* A row a block: column by column of c columns in a loop, of each b bytes apart, twice over (as a softmax reads). What all read alike, it reads once. */
+START_TEST(test_loops)
+{
+    static const char body[] = "mul.wide.u32 %d4, %r1, 4096; add.s64 %d4, %d0, %d4;\n"
+                               "mov.b32 %r9, 2;\n$again:\nmov.u32 %r5, %r0;\n$next:\n"
+                               "cvt.u64.u32 %d7, %r5; mul.lo.s64 %d6, %d7, %d1; add.s64 %d6, %d4, %d6; ld.global.f32 %f0, [%d6];\n"
+                               "ld.global.f32 %f1, [%d3+8];\nmax.f32 %f2, %f0, %f1;\n"
+                               "add.s32 %r5, %r5, %r2; cvt.u64.u32 %d8, %r5; setp.lt.u64 %p0, %d8, %d2; @%p0 bra $next;\n"
+                               "add.s32 %r9, %r9, -1; setp.ne.s32 %p1, %r9, 0; @%p1 bra $again;\nret;";
+    PtxMoves found;
+    ck_assert(moves("", body, &(Launch){{300}, {128}, {GIB, 4, 1024, 2 * GIB}, 0}, &found));
+    ck_assert_uint_eq(moved(&found, 1, false), 300 * 4096);
+    ck_assert_uint_eq(moved(&found, 2, false), 4);
+    ck_assert_uint_eq(found.flops, UINT64_C(300) * 1024 * 2);
+    /* Of what lies 64 bytes apart each one takes a sector. */
+    ck_assert(moves("", body, &(Launch){{300}, {64}, {GIB, 64, 64, 2 * GIB}, 0}, &found));
+    ck_assert_uint_eq(moved(&found, 1, false), 300 * 64 * 32);
+}
+END_TEST
+
+/* Blocks in three dimensions; those of one row read the same. */
+START_TEST(test_shared_between_blocks)
+{
+    static const char body[] =
+        "mov.u32 %r5, %ctaid.y; mad.lo.s32 %r6, %r5, 64, %r0; mul.wide.s32 %d4, %r6, 4; add.s64 %d5, %d0, %d4; ld.global.f32 %f0, [%d5];\n"
+        "mad.lo.s32 %r7, %r5, 10, %r1; mad.lo.s32 %r7, %r7, 64, %r0; mul.wide.s32 %d6, %r7, 4; add.s64 %d7, %d1, %d6; st.global.f32 [%d7], %f0;\nret;";
+    PtxMoves found;
+    ck_assert(moves("", body, &(Launch){{10, 200}, {64}, {GIB, 2 * GIB}, 0}, &found));
+    ck_assert_uint_eq(moved(&found, 1, false), 200 * 64 * 4);
+    ck_assert_uint_eq(moved(&found, 2, true), 2000 * 64 * 4);
+}
+END_TEST
+
+/* Rows that an index picks: known (they lie step rows apart), and not known (each thread's its own). */
+START_TEST(test_gathers)
+{
+    static const char body[] = "mul.wide.u32 %d4, %r3, 4; add.s64 %d5, %d1, %d4; ld.global.u32 %r4, [%d5];\n"
+                               "mul.wide.u32 %d6, %r4, 1024; add.s64 %d7, %d0, %d6; ld.global.f32 %f0, [%d7+64]; ld.global.f32 %f1, [%d7+68];\nret;";
+    PtxMoves found;
+    step = 2;
+    ck_assert(moves("", body, &(Launch){{4}, {64}, {GIB, 4 * GIB}, 0}, &found));
+    ck_assert_uint_eq(moved(&found, 1, false), 256 * 32);
+    ck_assert_uint_eq(found.moves[0].address, GIB + 64);
+    step = 0; /* one row for all */
+    ck_assert(moves("", body, &(Launch){{4}, {64}, {GIB, 4 * GIB}, 0}, &found));
+    ck_assert_uint_eq(moved(&found, 1, false), 8);
+    ck_assert(moves("", body, &(Launch){{4}, {64}, {GIB, 2 * GIB}, 0}, &found));
+    ck_assert_uint_eq(moved(&found, 1, false), 256 * 32);
+    ck_assert_uint_eq(moved(&found, 2, false), 256 * 4);
+    /* A byte that is not known is one of 256. */
+    static const char bins[] = "cvt.u64.u32 %d4, %r3; add.s64 %d5, %d1, %d4; ld.global.u8 %r4, [%d5]; mul.wide.u32 %d6, %r4, 4; add.s64 %d7, %d0, %d6;\n"
+                               "red.global.add.u32 [%d7], 1; ret;";
+    ck_assert(moves("", bins, &(Launch){{4000}, {256}, {GIB, 2 * GIB}, 0}, &found));
+    ck_assert_double_eq_tol((double)moved(&found, 1, true), 1024, 16);
+    ck_assert_uint_eq(moved(&found, 2, false), 1024000);
+}
+END_TEST
+
+/* An address that one thread leaves in shared memory for all others of its block, and one in its own. */
+START_TEST(test_memories)
+{
+    static const char declared[] = ".shared .align 8 .b8 kept[16];\n.extern .shared .align 16 .b8 rest[];",
+                      body[] = ".local .align 8 .b8 own[16];\n.reg .b64 %SP;\nmov.u64 %SP, own; cvta.local.u64 %SP, %SP;\n"
+                               "setp.ne.s32 %p0, %r0, 95; @%p0 bra $wait;\nmul.wide.u32 %d4, %r1, 65536; add.s64 %d4, %d4, %d0; mov.u64 %d9, rest; "
+                               "st.shared.u64 [kept+8], %d4; st.shared.u64 [%d9+8], %d4;\n"
+                               "$wait:\nbar.sync 0;\nld.shared.u64 %d5, [kept+8]; cvta.shared.u64 %d9, %d9; mov.u64 %d10, rest; cvta.shared.u64 %d10, %d10; "
+                               "ld.u64 %d11, [%d10+8]; min.u64 %d5, %d5, %d11;\n"
+                               "st.u64 [%SP+8], %d5; ld.local.u64 %d6, [own+8]; mul.wide.u32 %d7, %r0, 4; add.s64 %d8, %d6, %d7; ld.f32 %f0, [%d8];\nret;";
+    PtxMoves found;
+    ck_assert(moves(declared, body, &(Launch){{3}, {96}, {GIB}, 1024}, &found));
+    ck_assert_uint_eq(moved(&found, 1, false), 3 * 96 * 4);
+    ck_assert_uint_eq(found.n, 1);
+    ck_assert_uint_eq(found.moves[0].address, GIB);
+}
+END_TEST
+
+/* Tensor cores, asynchronous copies, and what warps tell each other: 32 rows in a block, of which the last lane of a warp says the first one's. */
+START_TEST(test_warps)
+{
+    static const char body[] =
+        "and.b32 %r4, %r0, 31; shfl.sync.idx.b32 %r5|%p0, %r3, 0, 31, -1; mad.lo.s32 %r6, %r5, 1, %r4;\n"
+        "vote.sync.any.pred %p1, %p0, -1; setp.eq.s32 %p2|%p3, %r4, 40; or.pred %p4, %p1, %p2; mov.u32 %r9, 0;\n"
+        "mul.wide.s32 %d4, %r6, 16; add.s64 %d5, %d0, %d4; mov.b64 %d6, {%r6, %r9}; mov.b64 {%r10, %r11}, %d6;\n"
+        "@%p4 cp.async.cg.shared.global [%r10], [%d5], 16;\ncp.async.commit_group;\ncp.async.wait_group 0;\n"
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%f0,%f1,%f2,%f3}, {%r1,%r2,%r3,%r4}, {%r5,%r6}, {%f0,%f1,%f2,%f3};\n"
+        "bfe.u32 %r12, %r3, 5, 2; prmt.b32 %r13, %r12, 0, 0x4440; lop3.b32 %r13, %r13, %r12, 0, 192;\n"
+        "goto: .branchtargets $a, $b, $a, $b;\n@%p3 brx.idx %r13, goto;\n$a: bra.uni $b;\n$b: @!%p4 bra $c;\nst.global.u32 [%d1], %r3;\n$c: ret;";
+    PtxMoves found;
+    ck_assert(moves("", body, &(Launch){{2}, {64}, {GIB, 2 * GIB}, 0}, &found));
+    ck_assert_uint_eq(moved(&found, 1, false), 128 * 16);
+    ck_assert_uint_eq(moved(&found, 2, true), 4);
+    ck_assert_uint_eq(found.multiplied, 4 * 2 * 16 * 8 * 16);
+}
+END_TEST
+
+/* Tiles of tensor cores: a warp loads 16 rows of 16 halves, 64 apart, and 16 columns of b, 16 apart, and stores 16 rows of 16 floats; what it has in shared
+ * memory is no array's. */
+START_TEST(test_tiles)
+{
+    static const char body[] = "mul.wide.u32 %d4, %r1, 2048; add.s64 %d4, %d0, %d4; mov.u32 %r5, 64;\n"
+                               "wmma.load.a.sync.aligned.row.m16n16k16.global.f16 {%r10,%r11,%r12,%r13,%r14,%r15,%r16,%r17}, [%d4+32], %r5;\n"
+                               "wmma.load.b.sync.aligned.col.m16n16k16.f16 {%r20,%r21,%r22,%r23,%r24,%r25,%r26,%r27}, [%d1];\n"
+                               "wmma.load.c.sync.aligned.row.m16n16k16.shared.f32 {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}, [%r30], 16;\n"
+                               "wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32 {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}, {%r10,%r11,%r12,%r13,%r14,%r15,%r16,%r17}, "
+                               "{%r20,%r21,%r22,%r23,%r24,%r25,%r26,%r27}, {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7};\n"
+                               "wmma.store.d.sync.aligned.row.m16n16k16.global.f32 [%d2], {%f0,%f1,%f2,%f3,%f4,%f5,%f6,%f7}, %r5;\nret;";
+    PtxMoves found;
+    ck_assert(moves("", body, &(Launch){{3}, {32}, {GIB, 2 * GIB, 3 * GIB}, 0}, &found));
+    ck_assert_uint_eq(moved(&found, 1, false), 3 * 16 * 32);
+    ck_assert_uint_eq(found.moves[0].address, GIB + 32);
+    ck_assert_uint_eq(moved(&found, 2, false), 16 * 32);
+    ck_assert_uint_eq(moved(&found, 3, true), 3 * 16 * 64); /* of 64 bytes each; every block has the same */
+    ck_assert_uint_eq(found.multiplied, 3 * 2 * 16 * 16 * 16);
+}
+END_TEST
+
+/* Blocks that take their work from a counter: the first takes all there is. */
+START_TEST(test_counters)
+{
+    static const char body[] = "$next:\nmov.u32 %r4, 1; atom.global.add.u32 %r5, [%d1], %r4; cvt.u32.u64 %r6, %d2; setp.ge.u32 %p0, %r5, %r6; @%p0 bra $done;\n"
+                               "mul.wide.u32 %d4, %r5, 4; add.s64 %d5, %d0, %d4; red.global.add.f32 [%d5], %f0; bra.uni $next;\n$done:\nret;";
+    PtxMoves found;
+    ck_assert(moves("", body, &(Launch){{12}, {32}, {GIB, 2 * GIB, 4000}, 0}, &found));
+    ck_assert_uint_eq(moved(&found, 1, false), 16000);
+    ck_assert_uint_eq(moved(&found, 1, true), 16000);
+}
+END_TEST
+
+/* What is not known is not told. */
+START_TEST(test_untold)
+{
+    static const struct {
+        const char *declared, *body;
+    } cases[] = {
+        {"", "$ever: ld.global.u32 %r4, [%d0]; bra.uni $ever;"},
+        {"", "tex.2d.v4.f32.f32 {%f0,%f1,%f2,%f3}, [%d0, {%f0, %f1}]; ret;"},
+        {".func f(.param .b64 a) { ret; }", "{ .param .b64 x; st.param.b64 [x], %d0; call.uni f, (x); } ret;"},
+        {"", "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d0, {%r2, %r3}], [%r4]; ret;"},
+        {"", "strange.b64 %d4, %d0; ld.global.u32 %r4, [%d4]; ret;"},
+        {"", "ld.global.u64 %d4, [%d0]; ld.global.u32 %r4, [%d4]; ret;"}, /* an address that nobody knows */
+        {"", "bra $nowhere; ret;"},
+        {"", "ld.global.u32 %r4, [%d0];"
+             "{"},
+    };
+    PtxMoves found;
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++)
+        ck_assert_msg(!moves(cases[i].declared, cases[i].body, &(Launch){{3}, {32}, {GIB}, 0}, &found), "case %zu", i);
+    /* Nor does what makes values alone matter. */
+    ck_assert(moves("", "strange.f32 %f0, %f1; { .reg .pred p; setp.gt.f32 p, %f0, %f1; @p bra $a; } $a: ret;", &(Launch){{3}, {32}, {GIB}, 0}, &found));
+    ck_assert_uint_eq(found.n, 0);
+    ck_assert_ptr_null(ptx_kernel_new(".version 8.5\n.entry k(.param .u64 a) { ret; }", "other"));
+    ck_assert_ptr_null(ptx_kernel_new("", "k"));
+}
+END_TEST
+
+static bool peek_numbers(uint64_t address, unsigned bytes, uint64_t *ret)
+{
+    (void)address, (void)bytes;
+    *ret = 0;
+    return true;
+}
+
+/* An instruction of two numbers, a and b, gives the offset of what is read. */
+static uint64_t offset_of(const char *instruction, uint64_t a, uint64_t b)
+{
+    g_autofree char *text =
+        g_strdup_printf(".entry k(.param .u64 a, .param .u64 b, .param .u64 c) {\n.reg .b64 %%d<9>; .reg .b32 %%r<9>; .reg .pred %%p<3>; .reg .f32 %%f<3>;\n"
+                        "ld.param.u64 %%d0, [a]; ld.param.u64 %%d1, [b]; ld.param.u64 %%d2, [c]; cvt.u32.u64 %%r1, %%d1; cvt.u32.u64 %%r2, %%d2;\n"
+                        "%s\nadd.s64 %%d4, %%d0, %%d3; ld.global.u8 %%r8, [%%d4]; ret; }",
+                        instruction);
+    PtxKernel *kernel = ptx_kernel_new(text, "k");
+    ck_assert_msg(kernel != NULL, "%s", instruction);
+    const uint64_t base = 2 * GIB, *parameters[] = {&base, &a, &b};
+    const uint32_t bytes[] = {8, 8, 8};
+    PtxLaunch launch = {{1, 1, 1}, {1, 1, 1}, 0, 100000, 100000, (void *const *)(uintptr_t)parameters, bytes, 3, NULL, peek_numbers, end_of};
+    PtxMoves found;
+    ck_assert_msg(ptx_moves(kernel, &launch, &found) && found.n == 1, "%s", instruction);
+    ptx_kernel_free(kernel);
+    return found.moves[0].address - base;
+}
+
+START_TEST(test_arithmetic)
+{
+    static const struct {
+        const char *instruction;
+        uint64_t a, b, result;
+    } cases[] = {
+        {"mul.hi.u32 %r3, %r1, %r2; cvt.u64.u32 %d3, %r3;", 0x80000000, 6, 3},
+        {"mul.hi.s32 %r3, %r1, %r2; neg.s32 %r3, %r3; cvt.u64.u32 %d3, %r3;", 0x80000000, 6, 3},
+        {"mul.wide.s32 %d3, %r1, %r2;", 0xfffffffe, 0xfffffffd, 6},
+        {"mad.wide.u32 %d3, %r1, %r2, 7;", 5, 6, 37},
+        {"div.s32 %r3, %r1, %r2; cvt.s64.s32 %d3, %r3; abs.s64 %d3, %d3;", 0xffffffff - 20, 4, 5},
+        {"rem.u64 %d3, %d1, %d2;", 1000, 7, 6},
+        {"div.u64 %d3, %d1, %d2;", 1000, 0, 0},
+        {"min.s32 %r3, %r1, %r2; add.s32 %r3, %r3, 9; cvt.u64.u32 %d3, %r3;", 0xffffffff, 5, 8},
+        {"shl.b32 %r3, %r1, %r2; cvt.u64.u32 %d3, %r3;", 3, 4, 48},
+        {"shr.s32 %r3, %r1, %r2; add.s32 %r3, %r3, 4; cvt.u64.u32 %d3, %r3;", 0x80000000, 31, 3},
+        {"shr.u32 %r3, %r1, %r2; cvt.u64.u32 %d3, %r3;", 0x80000000, 40, 0},
+        {"shf.l.wrap.b32 %r3, %r1, %r2, 4; cvt.u64.u32 %d3, %r3;", 0xf0000000, 1, 31},
+        {"shf.r.clamp.b32 %r3, %r1, %r2, 28; cvt.u64.u32 %d3, %r3;", 0xf0000000, 1, 31},
+        {"bfe.u32 %r3, %r1, 4, 8; cvt.u64.u32 %d3, %r3;", 0xabcd, 0, 0xbc},
+        {"bfi.b32 %r3, %r1, %r2, 4, 8; cvt.u64.u32 %d3, %r3;", 0x12, 0xf00f, 0xf12f},
+        {"bfind.u32 %r3, %r1; cvt.u64.u32 %d3, %r3;", 0x100, 0, 8},
+        {"clz.b32 %r3, %r1; cvt.u64.u32 %d3, %r3;", 0x100, 0, 23},
+        {"popc.b64 %r3, %d1; cvt.u64.u32 %d3, %r3;", 0xff00ff, 0, 16},
+        {"brev.b32 %r3, %r1; shr.u32 %r3, %r3, 28; cvt.u64.u32 %d3, %r3;", 3, 0, 12},
+        {"prmt.b32 %r3, %r1, %r2, 0x5410; and.b32 %r3, %r3, 0xffffff; cvt.u64.u32 %d3, %r3;", 0x11223344, 0x5566, 0x663344},
+        {"lop3.b32 %r3, %r1, %r2, 0xf, 0x96; cvt.u64.u32 %d3, %r3;", 0x33, 0x55, 0x69},
+        {"setp.lo.u32 %p0, %r1, %r2; selp.b64 %d3, 11, 22, %p0;", 1, 0xffffffff, 11},
+        {"setp.lt.s32 %p0, %r1, %r2; selp.b64 %d3, 11, 22, %p0;", 1, 0xffffffff, 22},
+        {"setp.eq.s32 %p1, %r1, 1; setp.lt.and.s32 %p0|%p2, %r1, %r2, !%p1; selp.b64 %d3, 11, 22, %p0;", 1, 5, 22},
+        {"set.eq.u32.u32 %r3, %r1, %r2; and.b32 %r3, %r3, 77; cvt.u64.u32 %d3, %r3;", 5, 5, 77},
+        {"slct.u32.s32 %r3, %r1, 4, %r2; cvt.u64.u32 %d3, %r3;", 9, 0x80000000, 4},
+        {"cvt.s64.s32 %d3, %r1; neg.s64 %d3, %d3;", 0xfffffff0, 0, 16},
+        {"cvt.u64.u8 %d3, %r1;", 0x1234, 0, 0x34},
+        {"cvt.rn.f32.u32 %f0, %r1; mul.f32 %f0, %f0, 0f3F000000; cvt.rzi.u32.f32 %r3, %f0; cvt.u64.u32 %d3, %r3;", 15, 0, 7},
+        {"cvt.rn.f32.u32 %f0, %r1; rcp.approx.f32 %f1, %f0; fma.rn.f32 %f1, %f1, 0f42800000, %f0; cvt.rni.u64.f32 %d3, %f1;", 8, 0, 16},
+        {"not.b32 %r3, %r1; cnot.b32 %r4, %r2; add.u32 %r3, %r3, %r4; cvt.u64.u32 %d3, %r3;", 0xfffffff0, 0, 16},
+        {"activemask.b32 %r3; add.u32 %r3, %r3, %r1; cvt.u64.u32 %d3, %r3;", 4, 0, 5},
+        {"redux.sync.max.u32 %r3, %r1, -1; cvt.u64.u32 %d3, %r3;", 44, 0, 44},
+        {"mov.u32 %r3, %nctaid.x; mov.u32 %r4, WARP_SZ; mad.lo.u32 %r3, %r3, %r4, %r1; cvt.u64.u32 %d3, %r3;", 4, 0, 36},
+        {"mov.b32 %r3, %clock; cvt.u64.u32 %d3, %r3;", 4, 0, 0},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++)
+        ck_assert_msg(offset_of(cases[i].instruction, cases[i].a, cases[i].b) == cases[i].result, "%s: %" PRIx64, cases[i].instruction,
+                      offset_of(cases[i].instruction, cases[i].a, cases[i].b));
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("ptx");
+    TCase *tcase = tcase_create("ptx");
+    tcase_set_timeout(tcase, 120);
+    tcase_add_test(tcase, test_streams);
+    tcase_add_test(tcase, test_loops);
+    tcase_add_test(tcase, test_shared_between_blocks);
+    tcase_add_test(tcase, test_gathers);
+    tcase_add_test(tcase, test_memories);
+    tcase_add_test(tcase, test_warps);
+    tcase_add_test(tcase, test_tiles);
+    tcase_add_test(tcase, test_counters);
+    tcase_add_test(tcase, test_untold);
+    tcase_add_test(tcase, test_arithmetic);
+    suite_add_tcase(suite, tcase);
+    SRunner *runner = srunner_create(suite);
+    srunner_run_all(runner, CK_NORMAL);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed ? 1 : 0;
+}

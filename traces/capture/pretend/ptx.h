@@ -1,0 +1,194 @@
+/* A kernel's PTX (PTX ISA 9.0), as far as it says which memory its threads touch: what addresses, branches and tensor cores hang on. */
+#pragma once
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Where shared and local memory, and parameters, lie among generic addresses. */
+#define PTX_SHARED (UINT64_C(1) << 60)
+#define PTX_LOCAL (UINT64_C(1) << 61)
+#define PTX_PARAMETER (UINT64_C(1) << 62)
+enum { PTX_PARAMETER_BITS = 20 }; /* of a place in a parameter; its ordinal is above */
+
+typedef enum {
+    PTX_ADD,
+    PTX_SUB,
+    PTX_MUL,
+    PTX_MULHI,
+    PTX_MULWIDE,
+    PTX_MAD,
+    PTX_MADHI,
+    PTX_MADWIDE,
+    PTX_DIV,
+    PTX_REM,
+    PTX_ABS,
+    PTX_NEG,
+    PTX_MIN,
+    PTX_MAX,
+    PTX_AND,
+    PTX_OR,
+    PTX_XOR,
+    PTX_NOT,
+    PTX_CNOT,
+    PTX_LOP3,
+    PTX_SHL,
+    PTX_SHR,
+    PTX_SHFL,
+    PTX_SHFR,
+    PTX_BFE,
+    PTX_BFI,
+    PTX_BFIND,
+    PTX_CLZ,
+    PTX_POPC,
+    PTX_BREV,
+    PTX_PRMT,
+    PTX_SET,
+    PTX_SELP,
+    PTX_SLCT,
+    PTX_CVT,
+    PTX_TO_GENERIC,
+    PTX_FROM_GENERIC,
+    PTX_MOV,
+    PTX_PACK,
+    PTX_UNPACK,
+    PTX_FMA,
+    PTX_SQRT,
+    PTX_RCP,
+    PTX_LANES,
+    PTX_VOTE,
+    PTX_ACTIVE,
+    PTX_REDUX,
+    PTX_ELECT,
+    PTX_ZERO, /* what hangs on no address, or is not known */
+    PTX_LD,
+    PTX_ST,
+    PTX_ATOM,
+    PTX_COPY /* from global to shared memory */,
+    PTX_BRA,
+    PTX_BRX,
+    PTX_EXIT,
+    PTX_BAR,
+    PTX_MMA,
+    PTX_TILE /* a warp's loads or stores of a tile, row by row */,
+    PTX_NOP
+} PtxCode;
+
+typedef enum { PTX_GENERIC, PTX_GLOBAL, PTX_IN_SHARED, PTX_IN_LOCAL, PTX_CONST, PTX_PARAM } PtxSpace;
+typedef enum { PTX_EQ, PTX_NE, PTX_LT, PTX_LE, PTX_GT, PTX_GE, PTX_NAN, PTX_NUM } PtxRelation;
+typedef enum { PTX_UP, PTX_DOWN, PTX_BFLY, PTX_IDX } PtxLanes;
+typedef enum { PTX_ALL, PTX_ANY, PTX_UNI, PTX_BALLOT } PtxVote;
+
+typedef struct {
+    uint8_t bits; /* 1: a predicate */
+    bool is_signed, is_float;
+} PtxType;
+
+/* A register; ~k: constant k. PTX_NOWHERE: none. */
+typedef int32_t PtxOperand;
+#define PTX_NOWHERE INT32_MAX
+
+typedef struct {
+    uint8_t code;     /* PtxCode */
+    uint8_t space;    /* PtxSpace */
+    uint8_t relation; /* PtxRelation, PtxLanes, PtxVote, the PtxCode of an atom or redux, or a tile's rows */
+    uint8_t combined; /* PTX_AND, PTX_OR, PTX_XOR: of a comparison with one more predicate; 0: none */
+    PtxType type, from;
+    bool not_guard, is_updating, wraps; /* is_updating: an atom that takes what it is given (exch, cas) */
+    bool negates;                       /* Of a set: its further predicate. */
+    uint8_t n_results, n;               /* Of the operands the first are results. */
+    PtxOperand guard;
+    uint32_t first;  /* operand */
+    int64_t offset;  /* Of an address, the last operand but the values of ST and ATOM: see ptx.c */
+    uint32_t target; /* Instruction that a branch goes to; for BRX the first of the kernel's targets */
+    uint32_t n_targets;
+    uint32_t site;       /* Number among those that touch global memory */
+    uint64_t multiplied; /* MMA: operations of a warp; TILE: bytes of a row */
+    uint32_t flops;      /* of a thread, on 32 bits, since the instruction before */
+    uint32_t flops_64;
+} PtxInstruction;
+
+/* Constants that hang on the block or the thread. */
+typedef enum {
+    PTX_TID_X,
+    PTX_TID_Y,
+    PTX_TID_Z,
+    PTX_NTID_X,
+    PTX_NTID_Y,
+    PTX_NTID_Z,
+    PTX_CTAID_X,
+    PTX_CTAID_Y,
+    PTX_CTAID_Z,
+    PTX_NCTAID_X,
+    PTX_NCTAID_Y,
+    PTX_NCTAID_Z,
+    PTX_LANEID,
+    PTX_WARPID,
+    PTX_NWARPID,
+    PTX_LANEMASK_EQ,
+    PTX_LANEMASK_LT,
+    PTX_LANEMASK_LE,
+    PTX_LANEMASK_GT,
+    PTX_LANEMASK_GE,
+    PTX_DYNAMIC_SHARED,
+    PTX_SPECIALS /* where dynamic shared memory begins */
+} PtxSpecial;
+
+typedef struct {
+    enum { PTX_NUMBER, PTX_SPECIAL, PTX_VARIABLE } kind;
+    uint64_t value; /* PTX_VARIABLE: its number */
+    uint64_t more;  /* bytes behind it */
+} PtxConstant;
+
+typedef struct PtxKernel PtxKernel;
+struct PtxKernel {
+    PtxInstruction *instructions;
+    PtxOperand *operands;
+    PtxConstant *constants;
+    uint32_t *targets; /* of BRX */
+    char **variables;  /* names of the module's variables that it takes addresses of */
+    uint32_t n_instructions, n_operands, n_constants, n_targets, n_variables, n_registers, n_sites;
+    uint64_t shared, local;         /* bytes: what it declares of each; dynamic shared memory begins behind */
+    bool reads_shared, reads_local; /* Addresses or branches hang on what lies there. */
+    char multiplied[8];             /* Type of what it multiplies: "bf16"; "" of none */
+    unsigned n_told, n_untold;      /* launches that it was run for: for the caller's use */
+};
+
+/* The next word of PTX at @at: a name or directive with its dots, a number, or one sign. The text ends with a word of no bytes. */
+const char *ptx_word(const char *at, size_t *ret_n);
+bool ptx_is_word(const char *at, size_t n, const char *word);
+
+/* Of a module's text. NULL where it has no such kernel, or that does what is not known here (textures, tensor maps, calls of functions). */
+PtxKernel *ptx_kernel_new(const char *module, const char *name);
+void ptx_kernel_free(PtxKernel *kernel);
+
+/* What a kernel moves, found by running some of its blocks. */
+typedef struct {
+    uint64_t address, bytes;
+    bool writes;
+} PtxMove;
+enum { PTX_MOVES = 512 };
+typedef struct {
+    PtxMove moves[PTX_MOVES];
+    size_t n;
+    uint64_t multiplied, flops, flops_64; /* operations of the whole grid: of tensor cores, and of lanes on 32 and on 64 bits */
+} PtxMoves;
+
+/* What the memory of a device holds: @bytes at @address, up to 8; false where that is not known. */
+typedef bool (*PtxPeek)(uint64_t address, unsigned bytes, uint64_t *ret);
+/* The array that holds @address: where that ends; 0: none does. */
+typedef uint64_t (*PtxEnd)(uint64_t address);
+
+typedef struct {
+    unsigned grid[3], block[3];
+    size_t dynamic_shared;
+    uint64_t enough, most; /* Instructions of warps behind which no further block is begun, and behind which it is given up. */
+    void *const *parameters;
+    const uint32_t *parameter_bytes;
+    size_t n_parameters;
+    const uint64_t *variables; /* address of each of the kernel's; 0: not known */
+    PtxPeek peek;
+    PtxEnd end;
+} PtxLaunch;
+
+/* False where it takes too long to find out, or touches what is no array. */
+bool ptx_moves(const PtxKernel *kernel, const PtxLaunch *launch, PtxMoves *ret);
