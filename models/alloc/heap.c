@@ -46,8 +46,9 @@ typedef struct {
     uint32_t *order; /* order[n_order]: groups that take space */
     size_t n_order;
     EchBytes smallest;
-    uint64_t mean_span; /* of items, in slots */
-    EchFitSpan *spans;  /* scratch: one per member */
+    uint64_t mean_span;            /* of items, in slots */
+    EchFitSpan *spans;             /* scratch: one per member */
+    uint64_t placed, n_placements; /* groups, by all runs: of how many; told now and then */
 } Clock;
 
 typedef struct {
@@ -214,7 +215,7 @@ static void sort_order(const Clock *clock, Algorithm algorithm, uint32_t *order,
         order[i] = ranks[i].group;
 }
 
-static void put(const Clock *clock, uint32_t group, uint64_t offset, uint32_t heap, EchPlanSolution *solution)
+static void put(Clock *clock, uint32_t group, uint64_t offset, uint32_t heap, EchPlanSolution *solution)
 {
     const EchPlanProblem *problem = clock->problem;
     for (uint32_t m = problem->first[group]; m < problem->first[group + 1]; m++) {
@@ -223,11 +224,13 @@ static void put(const Clock *clock, uint32_t group, uint64_t offset, uint32_t he
         solution->heaps[item] = heap;
     }
     solution->steps++;
+    if (++clock->placed % 256 == 0 && problem->progress)
+        problem->progress(clock->placed, clock->n_placements);
 }
 
 /** Best fit of order[n] into heap number @heap; what the limit keeps out moves to the front of @order, in order. Returns how many, and
  * the heap's height. */
-static size_t fit_pass(const Clock *clock, uint32_t *order, size_t n, uint32_t heap, EchBytes *ret_height, EchPlanSolution *solution)
+static size_t fit_pass(Clock *clock, uint32_t *order, size_t n, uint32_t heap, EchBytes *ret_height, EchPlanSolution *solution)
 {
     const EchPlanProblem *problem = clock->problem;
     g_autoptr(EchFitHeap) fit = ech_fit_heap_new(clock->slot[clock->n_ticks], clock->mean_span, clock->smallest, clock->alignment);
@@ -265,7 +268,7 @@ static size_t fit_pass(const Clock *clock, uint32_t *order, size_t n, uint32_t h
 }
 
 /** The one-pass heap above @floor, otherwise as fit_pass; @height is what lies below the floor already. @order is sorted by begin. */
-static size_t fast_pass(const Clock *clock, uint32_t *order, size_t n, uint32_t heap, uint64_t floor, EchBytes *height, EchPlanSolution *solution)
+static size_t fast_pass(Clock *clock, uint32_t *order, size_t n, uint32_t heap, uint64_t floor, EchBytes *height, EchPlanSolution *solution)
 {
     g_autoptr(EchFastHeap) fast = ech_fast_heap_new(floor, clock->alignment);
     g_autofree uint32_t *ends_at = g_new(uint32_t, clock->n_ticks + 1);          /* group that ends at a tick */
@@ -312,7 +315,7 @@ static size_t split(const Clock *clock, uint32_t *order, size_t n)
 }
 
 /** Places everything with one algorithm; returns the sum of the heights. */
-static EchBytes run(const Clock *clock, Algorithm algorithm, EchPlanSolution *solution)
+static EchBytes run(Clock *clock, Algorithm algorithm, EchPlanSolution *solution)
 {
     g_autofree uint32_t *order = g_memdup2(clock->order, MAX(clock->n_order, 1) * sizeof *order);
     size_t n = clock->n_order;
@@ -339,6 +342,7 @@ static void xla_plan(const void *object, const EchPlanProblem *problem, EchPlanS
     const Xla *xla = object;
     Clock clock;
     clock_init(&clock, xla, problem);
+    clock.n_placements = (uint64_t)clock.n_order * (xla->algorithm == BEST ? 2 : 1);
     if (xla->algorithm != BEST) {
         run(&clock, (Algorithm)xla->algorithm, solution);
         clock_clear(&clock);

@@ -23,7 +23,8 @@ struct EchPlanner {
     const EchPlanClass *class;
     EchPlanObject *object;
     char *name;
-    const volatile sig_atomic_t *stop; /* of EchPlanProblem */
+    const volatile sig_atomic_t *stop; /* of EchPlanProblem, and so is the next */
+    void (*progress)(uint64_t done, uint64_t total);
 };
 
 const EchPlanClass *const *ech_plan_classes(size_t *ret_n)
@@ -89,6 +90,11 @@ bool ech_planner_stop_when(EchPlanner *planner, const volatile sig_atomic_t *sto
 {
     planner->stop = stop;
     return planner->class->searches;
+}
+
+void ech_planner_tell(EchPlanner *planner, void (*progress)(uint64_t done, uint64_t total))
+{
+    planner->progress = progress;
 }
 
 void ech_plan_free(EchPlan *plan)
@@ -335,7 +341,7 @@ static Colour colour_new(const EchPlanItem *items, const Key *keys, size_t n, ui
             colour.items[i].alignment = alignment;
     }
     uint32_t n_groups = make_groups(colour.items, n, colour.group, colour.member, colour.first);
-    colour.problem = (EchPlanProblem){n, colour.items, colour.group, n_groups, colour.member, colour.first, capacity, 0, NULL};
+    colour.problem = (EchPlanProblem){n, colour.items, colour.group, n_groups, colour.member, colour.first, capacity, 0, NULL, NULL};
     g_autoptr(GArray) pieces = ech_plan_pieces(&colour.problem);
     colour.problem.lower_bound = pressure(pieces);
     for (size_t i = 0; i < n; i++) /* what never lives is still given a place */
@@ -430,6 +436,7 @@ EchPlan *ech_planner_run(const EchPlanner *planner, const EchPlanItem *items, si
         }
         EchPlanSolution solution = {.offsets = g_new0(uint64_t, colour.n), .heaps = g_new0(uint32_t, colour.n), .n_heaps = 1};
         colour.problem.stop = planner->stop;
+        colour.problem.progress = planner->progress;
         planner->class->plan(planner->object, &colour.problem, &solution);
         guint first_heap = heap_bytes->len;
         g_array_set_size(heap_bytes, first_heap + solution.n_heaps);

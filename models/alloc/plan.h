@@ -60,6 +60,8 @@ typedef struct {
     EchBytes lower_bound;   /**< Of this colour. */
     /** Not 0: whoever asked wants the best plan so far, at once; NULL: that never happens. */
     const volatile sig_atomic_t *stop;
+    /** Wants to be told now and then how many of how many placements are done; NULL: does not. */
+    void (*progress)(uint64_t done, uint64_t total);
 } EchPlanProblem;
 
 /** What a planner fills for one colour; arrays are there (offsets and heaps zeroed), heaps are numbered from 0. */
@@ -103,6 +105,9 @@ const char *ech_planner_name(const EchPlanner *planner);
 /** Runs of a planner that searches end with the best plan so far (out_of_time) once *@stop is not 0, which a signal's handler may make it; borrowed, and
  * must stay there. False for a planner that does not search: it would never look. */
 bool ech_planner_stop_when(EchPlanner *planner, const volatile sig_atomic_t *stop);
+/** Runs of a planner whose time grows with what there is to place ("xla": minutes for a hundred thousand long lives) tell @progress now and then how many of
+ * how many placements of a colour are done; others have a limit of their own and tell nothing. */
+void ech_planner_tell(EchPlanner *planner, void (*progress)(uint64_t done, uint64_t total));
 /** Places @items[@n]. @capacity 0: none. ECH_ERROR_CONFIG for an impossible item (begin > end, too many bytes, an alignment that is too large). */
 EchPlan *ech_planner_run(const EchPlanner *planner, const EchPlanItem *items, size_t n, EchBytes capacity, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** The three calls above in one, for callers with a fixed spec. */

@@ -186,6 +186,11 @@ static void print_text(const EchPlanner *planner, const EchPlan *plan, bool inte
     g_string_free(out, TRUE);
 }
 
+static void progress(uint64_t done, uint64_t total)
+{
+    ech_cli_progress("buffers placed", done, total);
+}
+
 int ech_verb_plan(int argc, char **argv)
 {
     g_autofree char *spec = NULL, *capacity_text = NULL, *out = NULL, *format = NULL, *device = NULL, *memory = NULL;
@@ -241,7 +246,9 @@ int ech_verb_plan(int argc, char **argv)
     const volatile sig_atomic_t *stop = ech_interrupt_hold();
     if (!ech_planner_stop_when(planner, stop))
         ech_interrupt_release();
+    ech_planner_tell(planner, progress);
     g_autoptr(EchPlan) plan = ech_planner_run(planner, items, input.items->len, capacity, &error);
+    ech_cli_progress("buffers placed", 1, 1);
     bool interrupted = ech_interrupt_release() && plan && plan->out_of_time;
     double seconds = (double)(g_get_monotonic_time() - start) / 1e6;
     if (!plan || !ech_plan_check(items, input.items->len, plan, &error))

@@ -693,10 +693,11 @@ static void leave_unset(EchProgram *p)
         const EchInstruction *loop = &p->instructions[id], *begin = loop->n_operands > 0 ? &p->instructions[ech_program_operand(p, loop, 0)] : NULL;
         if (loop->opcode != ECH_HLO_WHILE || !begin || begin->opcode != ECH_HLO_TUPLE)
             continue;
+        g_autofree bool *filled = ech_program_filled(p, (EchId)id, begin->n_operands);
         for (uint32_t k = 0; k < begin->n_operands; k++) {
             EchId set = ech_program_operand(p, begin, k);
             EchInstruction *i = &p->instructions[set];
-            if (i->opcode != ECH_HLO_BROADCAST || readers[set] != 1 || !ech_program_fills(p, (EchId)id, k))
+            if (i->opcode != ECH_HLO_BROADCAST || readers[set] != 1 || !filled[k])
                 continue;
             i->opcode = ECH_HLO_CUSTOM_CALL;
             i->opcode_name = ech_hlo_name(ECH_HLO_CUSTOM_CALL);

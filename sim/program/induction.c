@@ -336,25 +336,6 @@ bool ech_program_takes_slices(const EchProgram *p, EchId user, uint32_t operand,
     return takes_slices(p, user, operand, stride, NULL, 0);
 }
 
-/* Does @user write on its @operand, the array of a loop, and do nothing else with it? */
-static bool only_writes(const EchProgram *p, EchId user, uint32_t operand, unsigned depth)
-{
-    const EchInstruction *i = &p->instructions[user];
-    if (i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && operand == 0)
-        return true;
-    if ((i->opcode != ECH_HLO_BITCAST && !is_caller(i)) || depth == MAX_NESTING)
-        return false;
-    const EchComputation *c = &p->computations[i->opcode == ECH_HLO_BITCAST ? i->computation : ech_program_called(p, i, 0)];
-    for (EchId id = c->first; id < c->first + c->n; id++) {
-        bool is_array = i->opcode == ECH_HLO_BITCAST ? id == user : p->instructions[id].opcode == ECH_HLO_PARAMETER && p->instructions[id].number == operand;
-        for (EchId next = id + 1; is_array && next < c->first + c->n; next++)
-            for (uint32_t o = 0; o < p->instructions[next].n_operands; o++)
-                if (ech_program_operand(p, &p->instructions[next], o) == id && !only_writes(p, next, o, depth + 1))
-                    return false;
-    }
-    return true;
-}
-
 /* What @id puts into an array (*ret_update: the instruction that does), and where, in the body that gives its result. */
 static size_t find_update(const EchProgram *p, EchId id, uint32_t member, const Frame *frame, unsigned depth, EchStride *ret, EchId *ret_update)
 {
@@ -390,46 +371,95 @@ size_t ech_program_put_slices(const EchProgram *p, EchId loop, EchId writer, uin
     return keep_apart(p, loop, ret, find_update(p, writer, member, NULL, 0, ret, &update));
 }
 
-bool ech_program_fills(const EchProgram *p, EchId loop, uint32_t member)
+/* One walk through a body and what it calls: what is done to each member of what the loop carries. */
+typedef struct {
+    const EchProgram *p;
+    size_t n_left; /* Instructions that are still looked at: what calls call again and again has no end. */
+    size_t n_members;
+    bool *touched; /* touched[n_members]: something but updates in place has it */
+} Walk;
+
+/* @computation, whose parameters are the members @given[@n] (ECH_NONE: something else); of a loop's body, where @given is NULL, elements of its parameter are.
+ */
+static bool find_touched(Walk *w, EchId computation, const EchId *given, size_t n, unsigned depth)
 {
-    const EchInstruction *l = &p->instructions[loop];
-    if (l->n_called < 2 || l->n_operands < 1)
+    const EchProgram *p = w->p;
+    const EchComputation *c = &p->computations[computation];
+    if (depth == MAX_NESTING || w->n_left < c->n)
         return false;
-    const EchComputation *body = &p->computations[ech_program_called(p, l, 1)];
-    const EchInstruction *root = &p->instructions[body->root];
+    w->n_left -= c->n;
+    g_autofree EchId *member = g_new(EchId, c->n + 1); /* whose array an instruction's result is */
+    for (EchId id = c->first; id < c->first + c->n; id++) {
+        const EchInstruction *i = &p->instructions[id];
+        EchId *own = &member[id - c->first];
+        *own = ECH_NONE;
+        if (i->opcode == ECH_HLO_PARAMETER && given && i->number >= 0 && (size_t)i->number < n)
+            *own = given[i->number];
+        if (i->opcode == ECH_HLO_GET_TUPLE_ELEMENT && !given && i->n_operands > 0 && i->number >= 0 && (size_t)i->number < w->n_members &&
+            p->instructions[ech_program_operand(p, i, 0)].opcode == ECH_HLO_PARAMETER)
+            *own = (EchId)i->number;
+        bool passes = is_caller(i), any = false;
+        g_autofree EchId *handed = passes ? g_new(EchId, i->n_operands + 1) : NULL;
+        for (uint32_t o = 0; o < i->n_operands; o++) {
+            EchId from = ech_program_operand(p, i, o), array = from >= c->first && from < id ? member[from - c->first] : ECH_NONE;
+            if (handed)
+                handed[o] = array;
+            if (array == ECH_NONE)
+                continue;
+            any = true;
+            if (i->opcode == ECH_HLO_BITCAST)
+                *own = array;
+            else if (!passes && !(i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && o == 0))
+                w->touched[array] = true;
+        }
+        if (any && passes && !find_touched(w, ech_program_called(p, i, 0), handed, i->n_operands, depth + 1))
+            return false;
+    }
+    return true;
+}
+
+/* The instruction of @loop's body that writes all of member @k, a slice each of @trips iterations, from the first to the last; ECH_NONE: none does. */
+static EchId find_filler(const EchProgram *p, EchId loop, const EchInstruction *root, uint32_t k, uint64_t trips)
+{
     EchStride strides[ECH_LAYOUT_MAX_RANK];
-    EchId writer = root->opcode == ECH_HLO_TUPLE && member < root->n_operands ? ech_program_operand(p, root, member) : ECH_NONE, update = ECH_NONE;
+    EchId writer = ech_program_operand(p, root, k), update = ECH_NONE;
     uint32_t of_several = UINT32_MAX;
-    if (writer != ECH_NONE && p->instructions[writer].opcode == ECH_HLO_GET_TUPLE_ELEMENT && p->instructions[writer].n_operands > 0) {
+    if (p->instructions[writer].opcode == ECH_HLO_GET_TUPLE_ELEMENT && p->instructions[writer].n_operands > 0) {
         of_several = (uint32_t)p->instructions[writer].number;
         writer = ech_program_operand(p, &p->instructions[writer], 0);
     }
-    uint64_t trips;
-    EchOrigin origin;
-    if (writer == ECH_NONE || keep_apart(p, loop, strides, find_update(p, writer, of_several, NULL, 0, strides, &update)) != 1 ||
-        !ech_program_trips(p, loop, &trips, &origin))
-        return false;
+    if (keep_apart(p, loop, strides, find_update(p, writer, of_several, NULL, 0, strides, &update)) != 1)
+        return ECH_NONE;
     const EchInstruction *put = &p->instructions[update];
     uint64_t all = p->shapes[put->shape].count, part = p->shapes[p->instructions[ech_program_operand(p, put, 1)].shape].count;
     Evaluator e = {.p = p, .steps = MAX_EVALUATED};
-    Form first = initial_of(&e, l, strides[0].element);
+    Form first = initial_of(&e, &p->instructions[loop], strides[0].element);
     bool counts = strides[0].times == 1 && strides[0].offset == 0 && strides[0].size == 1 && step_of(p, loop, strides[0].element) == 1;
-    if (!counts || first.kind != CONSTANT || first.value != 0 || e.given || part == 0 || all % part != 0 || all / part != trips)
-        return false;
-    /* Nothing but that touches the array in the body. */
-    bool writes = false;
-    for (EchId id = body->first; id < body->first + body->n; id++) {
-        const EchInstruction *i = &p->instructions[id];
-        bool carried = i->opcode == ECH_HLO_GET_TUPLE_ELEMENT && i->number == member && i->n_operands > 0 &&
-                       p->instructions[ech_program_operand(p, i, 0)].opcode == ECH_HLO_PARAMETER;
-        for (EchId next = id + 1; carried && next < body->first + body->n; next++)
-            for (uint32_t o = 0; o < p->instructions[next].n_operands; o++) {
-                if (ech_program_operand(p, &p->instructions[next], o) != id)
-                    continue;
-                if (!only_writes(p, next, o, 0))
-                    return false;
-                writes |= next == writer;
-            }
+    return counts && first.kind == CONSTANT && first.value == 0 && !e.given && part > 0 && all % part == 0 && all / part == trips ? writer : ECH_NONE;
+}
+
+bool *ech_program_filled(const EchProgram *p, EchId loop, size_t n)
+{
+    bool *filled = g_new0(bool, n + 1);
+    const EchInstruction *l = &p->instructions[loop];
+    uint64_t trips;
+    EchOrigin origin;
+    if (l->n_called < 2 || l->n_operands < 1 || !ech_program_trips(p, loop, &trips, &origin))
+        return filled;
+    EchId body = ech_program_called(p, l, 1);
+    const EchInstruction *root = &p->instructions[p->computations[body].root];
+    size_t n_members = root->opcode == ECH_HLO_TUPLE ? MIN(n, root->n_operands) : 0;
+    g_autofree bool *touched = g_new0(bool, n_members + 1);
+    Walk walk = {p, p->n_instructions, n_members, touched};
+    if (n_members == 0 || !find_touched(&walk, body, NULL, 0, 0))
+        return filled;
+    for (uint32_t k = 0; k < n_members; k++) {
+        EchId writer = touched[k] ? ECH_NONE : find_filler(p, loop, root, k, trips);
+        const EchInstruction *i = writer == ECH_NONE ? NULL : &p->instructions[writer];
+        for (uint32_t o = 0; i && o < i->n_operands; o++) {
+            const EchInstruction *array = &p->instructions[ech_program_look_through(p, ech_program_operand(p, i, o))];
+            filled[k] |= array->opcode == ECH_HLO_GET_TUPLE_ELEMENT && array->number == k;
+        }
     }
-    return writes;
+    return filled;
 }

@@ -17,6 +17,6 @@ typedef struct {
 size_t ech_program_put_slices(const EchProgram *program, EchId loop, EchId writer, uint32_t member, EchStride ret[ECH_LAYOUT_MAX_RANK]);
 /** Whether @user, of a loop's body, takes of its @operand nothing but slices along @stride, within those that are put there in the same iteration. */
 bool ech_program_takes_slices(const EchProgram *program, EchId user, uint32_t operand, const EchStride *stride);
-/** Whether @loop writes all of what it carries as member @member, a slice each iteration, from the first to the last, and reads nothing of it: what it begins
- * with is of no account. */
-bool ech_program_fills(const EchProgram *program, EchId loop, uint32_t member);
+/** Which of the first @n members of what @loop carries it writes all of, a slice each iteration, from the first to the last, and reads nothing of: what they
+ * begin with is of no account. Owned by the caller. */
+bool *ech_program_filled(const EchProgram *program, EchId loop, size_t n) G_GNUC_WARN_UNUSED_RESULT;

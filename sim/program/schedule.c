@@ -10,6 +10,7 @@ enum { MAX_LOOKED_AT = 512, LOOKAHEAD = 4, MAX_STEPS = 4096 };
 typedef struct {
     const EchProgram *p;
     uint32_t *left;     /* per buffer: uses in this computation still to come */
+    uint32_t *readers;  /* per instruction: operands that are its result, of instructions still to come */
     bool *stays;        /* per buffer: outlives the computation */
     uint32_t *waits;    /* per instruction: operands and control predecessors not scheduled yet */
     GArray **followers; /* per instruction of the computation: who waits for it */
@@ -32,7 +33,8 @@ static int64_t gain(const Lister *l, EchId i)
     unsigned n_freed = 0;
     for (uint32_t k = 0; k < instruction->n_operands; k++) {
         EchId operand = ech_program_operand(p, instruction, k);
-        uint32_t n = p->shapes[p->instructions[operand].shape].n_positions;
+        /* Whoever reads it after this one needs all of it: of a wide tuple's many members none is looked at but with the last. */
+        uint32_t n = l->readers[operand] > 1 ? 0 : p->shapes[p->instructions[operand].shape].n_positions;
         for (uint32_t q = 0; q < n; q++) {
             EchId v = ech_program_value(p, operand, q), b = p->values[v].buffer;
             bool seen = false;
@@ -67,6 +69,7 @@ static void take_uses(Lister *l, EchId i, int by)
     const EchInstruction *instruction = &p->instructions[i];
     for (uint32_t k = 0; k < instruction->n_operands; k++) {
         EchId operand = ech_program_operand(p, instruction, k);
+        l->readers[operand] += (uint32_t)by;
         for (uint32_t q = 0; q < p->shapes[p->instructions[operand].shape].n_positions; q++)
             l->left[p->values[ech_program_value(p, operand, q)].buffer] += (uint32_t)by;
     }
@@ -332,6 +335,7 @@ EchProgram *ech_program_schedule(EchProgram *program, EchDiag *diag, GError **er
     g_autoptr(GArray) order = g_array_sized_new(FALSE, FALSE, sizeof(EchId), (guint)program->n_instructions);
     Lister l = {.p = program};
     l.left = g_new0(uint32_t, program->n_buffers + 1);
+    l.readers = g_new0(uint32_t, program->n_instructions + 1);
     l.stays = g_new0(bool, program->n_buffers + 1);
     l.waits = g_new0(uint32_t, program->n_instructions + 1);
     for (EchId c = 0; c < program->n_computations; c++) {
@@ -344,6 +348,7 @@ EchProgram *ech_program_schedule(EchProgram *program, EchDiag *diag, GError **er
             g_array_append_val(order, i);
     }
     g_free(l.left);
+    g_free(l.readers);
     g_free(l.stays);
     g_free(l.waits);
     /* Control predecessors that go around in circles: such a program has no order but its own. */

@@ -178,6 +178,51 @@ START_TEST(bodies_that_many_loops_share)
 }
 END_TEST
 
+/* A loop that fills 4000 arrays, each of which it carries and begins with one number: for each the body is not walked again, nor all of them weighed for each
+ * that is taken out. */
+START_TEST(stacks_without_number)
+{
+    enum { STACKS = 4000 };
+    g_autoptr(GString) text = g_string_new("HloModule m\n\n"), state = g_string_new("(s32[], ");
+    append_list(state, STACKS, "f32[8,512]{1,0}");
+    g_string_append_c(state, ')');
+    APPEND(
+        text,
+        "%%body (p: s) -> s {\n  %%p = %s parameter(0)\n  %%i = s32[] get-tuple-element(%%p), index=0\n  %%z = s32[] constant(0)\n  %%one = s32[] constant(1)\n"
+        "  %%v = f32[1,512]{1,0} constant({...})\n",
+        state->str);
+    for (unsigned k = 0; k < STACKS; k++)
+        APPEND(text, "  %%s%u = f32[8,512]{1,0} get-tuple-element(%%p), index=%u\n  %%u%u = f32[8,512]{1,0} dynamic-update-slice(%%s%u, %%v, %%i, %%z)\n", k,
+               k + 1, k, k);
+    APPEND(text, "  %%j = s32[] add(%%i, %%one)\n  ROOT %%o = %s tuple(%%j", state->str);
+    for (unsigned k = 0; k < STACKS; k++)
+        APPEND(text, ", %%u%u", k);
+    APPEND(text,
+           ")\n}\n\n%%cond (q: s) -> pred[] {\n  %%q = %s parameter(0)\n  %%m = s32[] get-tuple-element(%%q), index=0\n  %%n = s32[] constant(8)\n"
+           "  ROOT %%l = pred[] compare(%%m, %%n), direction=LT\n}\n\nENTRY %%main (y: f32[8,512]) -> f32[8,512] {\n  %%y = f32[8,512]{1,0} parameter(0)\n"
+           "  %%k = s32[] constant(0)\n  %%h = f32[] constant(0)\n",
+           state->str);
+    for (unsigned k = 0; k < STACKS; k++)
+        APPEND(text, "  %%b%u = f32[8,512]{1,0} broadcast(%%h), dimensions={}\n", k);
+    APPEND(text, "  %%t = %s tuple(%%k", state->str);
+    for (unsigned k = 0; k < STACKS; k++)
+        APPEND(text, ", %%b%u", k);
+    APPEND(text,
+           ")\n  %%w = %s while(%%t), condition=%%cond, body=%%body\n  %%g = f32[8,512]{1,0} get-tuple-element(%%w), index=1\n"
+           "  ROOT %%e = f32[8,512]{1,0} add(%%g, %%y)\n}\n",
+           state->str);
+    g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)text->str, text->len, "text");
+    g_autoptr(GError) error = NULL;
+    EchImportOptions options = {.device = "tpu-v5e"};
+    g_autoptr(EchImport) import = ech_import_source(source, "hlo", &options, &error);
+    ck_assert_ok(import, error);
+    unsigned unset = 0;
+    for (size_t k = 0; k < import->program->n_instructions; k++)
+        unset += import->program->instructions[k].opcode == ECH_HLO_CUSTOM_CALL;
+    ck_assert_uint_eq(unset, STACKS);
+}
+END_TEST
+
 /* Of every kernel of the program's own the contents of one large constant are asked for. */
 START_TEST(constants_that_many_kernels_read)
 {
@@ -773,6 +818,7 @@ int main(void)
     tcase_add_test(tests, computations_that_many_call);
     tcase_add_test(tests, results_of_results);
     tcase_add_test(tests, bodies_that_many_loops_share);
+    tcase_add_test(tests, stacks_without_number);
     tcase_add_test(tests, constants_that_many_kernels_read);
     tcase_add_test(tests, places_taken_in_turn);
     tcase_add_test(tests, ways_to_an_operand);

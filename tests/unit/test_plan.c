@@ -368,6 +368,32 @@ START_TEST(searches_end_at_their_time)
 }
 END_TEST
 
+static uint64_t told_n, told_done, told_total;
+
+static void note_progress(uint64_t done, uint64_t total)
+{
+    ck_assert_msg(done > told_done && done <= total, "%" G_GUINT64_FORMAT " of %" G_GUINT64_FORMAT, done, total);
+    told_n++;
+    told_done = done;
+    told_total = total;
+}
+
+/* How far XLA's heaps are, which may take minutes, is told: of both passes where there are two. */
+START_TEST(placements_are_counted)
+{
+    enum { ITEMS = 2000 };
+    g_autofree EchPlanItem *items = many_items(ITEMS);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchPlanner) planner = ech_planner_new(_i ? "xla:algorithm=best" : "xla:algorithm=fast_merge", &error);
+    told_n = told_done = 0;
+    ech_planner_tell(planner, note_progress);
+    g_autoptr(EchPlan) plan = ech_planner_run(planner, items, ITEMS, 0, &error);
+    ck_assert_ok(plan != NULL, error);
+    ck_assert_uint_eq(told_total, _i ? 2 * ITEMS : ITEMS);
+    ck_assert_msg(told_n >= 5 && told_total - told_done < 256, "told %" G_GUINT64_FORMAT " times, of %" G_GUINT64_FORMAT " last", told_n, told_done);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("plan");
@@ -381,6 +407,7 @@ int main(void)
     tcase_add_test(tests, groups_share_a_heap);
     tcase_add_test(tests, too_large_is_not_out_of_time);
     tcase_add_test(tests, searches_end_at_their_time);
+    tcase_add_loop_test(tests, placements_are_counted, 0, 2);
     tcase_add_test(tests, fast_split_splits_once);
     tcase_add_test(tests, members_take_the_largest_room);
     tcase_add_test(tests, alignments_that_share_little);
