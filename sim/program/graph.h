@@ -166,6 +166,8 @@ void ech_graph_mask_updates(EchGraph *graph);
 void ech_graph_keep_order(EchGraph *graph);
 /** Masks and the like that a loop only reads are made inside it. Before layouts: loops carry a number in their place. */
 void ech_graph_sink_constants(EchGraph *graph);
+/** Arrays of f32 that a loop only reads, as bf16 alone, are converted before it, as on a TPU. Before layouts: loops carry the narrower ones. */
+void ech_graph_narrow_loops(EchGraph *graph);
 /** Where offload marks say so, values move to host memory and back: XLA's HostOffloader. */
 void ech_graph_offload(EchGraph *graph);
 /** Copies where a loop, an update in place or the result needs a place of its own: XLA's CopyInsertion, by a simpler rule. */

@@ -291,7 +291,8 @@ static void follow_order(EchGraph *g, EchId id, const EchLayout *from)
 static void save_padding(EchGraph *g, EchId id)
 {
     const EchLayout *old = ech_graph_layout(g, id);
-    if (!old || g->generation == 0 || old->rank < 2 || old->bits == 0 || !is_row_major(old) || old->space != ECH_SPACE_HBM)
+    bool open = old && (is_row_major(old) || ech_graph_node(g, id)->opcode == ECH_HLO_TRANSPOSE); /* those are written as they come */
+    if (!open || g->generation == 0 || old->rank < 2 || old->bits == 0 || old->space != ECH_SPACE_HBM)
         return;
     EchLayout layout = *old;
     layout.has_layout = true;
@@ -337,6 +338,28 @@ static void turn_reshape(EchGraph *g, EchId id)
     ech_layout_choose_tiles(&written, g->generation);
     if (ech_layout_padded_bytes(&turned, ECH_LAYOUT_TPU) <= ech_layout_padded_bytes(&written, ECH_LAYOUT_TPU) / SAVES_TURNED)
         ech_graph_node(g, id)->shape = ech_program_builder_array(g->out, &turned);
+}
+
+/* What is transposed stays where it lies, if something has settled how that is. */
+static bool follow_transposed(EchGraph *g, EchId id)
+{
+    const EchLayout *from = ech_graph_layout(g, ech_graph_operand(g, id, 0)), *own = ech_graph_layout(g, id);
+    int64_t dims[ECH_LAYOUT_MAX_RANK];
+    if (g->generation == 0 || !from || !own || own->bits == 0 || from->rank != own->rank || is_row_major(from) || own->space != from->space ||
+        ech_program_attribute_numbers(ech_graph_node(g, id), "dimensions", dims, G_N_ELEMENTS(dims)) != own->rank)
+        return false;
+    EchLayout layout = *own;
+    uint8_t at = 0;
+    for (uint8_t k = 0; k < from->rank; k++)
+        for (uint8_t d = 0; d < own->rank; d++)
+            if (dims[d] == from->order[k] && at < own->rank)
+                layout.order[at++] = d;
+    if (at != own->rank)
+        return false;
+    layout.has_layout = true;
+    ech_layout_choose_tiles(&layout, g->generation);
+    ech_graph_node(g, id)->shape = ech_program_builder_array(g->out, &layout);
+    return true;
 }
 
 static void lay_out(EchGraph *g, EchId computation);
@@ -518,7 +541,7 @@ static void lay_out_node(EchGraph *g, EchId id)
         const EchLayout *rows = ech_graph_layout(g, id);
         free = rows && rows->rank > 0 && rows->dims[rows->order[0]] == 1;
     }
-    if (free)
+    if (free && !(i.opcode == ECH_HLO_TRANSPOSE && i.n_operands == 1 && follow_transposed(g, id)))
         save_padding(g, id);
     if (i.n_operands == 0)
         return;
@@ -836,6 +859,7 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
         ech_graph_narrow_products(g);
         ech_graph_mask_updates(g);
         ech_graph_sink_constants(g);
+        ech_graph_narrow_loops(g);
     } else {
         ech_graph_expand_ragged(g);
         ech_graph_expand_running(g);

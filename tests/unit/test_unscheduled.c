@@ -1232,6 +1232,70 @@ static EchImport *read_stacking(const char *device, const char *index, unsigned 
     return read_text(text, device);
 }
 
+/* Weights of f32 that a loop multiplies by in each iteration are carried in 16 bits on TPUs, converted before it; not what something else reads too, nor what
+ * is multiplied in several passes. */
+START_TEST(loops_carry_what_products_read)
+{
+#define STATE "(s32[], f32[64,1024]{1,0}, f32[1024,1024]{1,0})"
+    static const char text[] =
+        "HloModule m\n\n"
+        "%%body (p: " STATE ") -> " STATE " {\n  %%p = " STATE " parameter(0)\n  %%i = s32[] get-tuple-element(%%p), index=0\n"
+        "  %%h = f32[64,1024]{1,0} get-tuple-element(%%p), index=1\n  %%u = f32[1024,1024]{1,0} get-tuple-element(%%p), index=2\n"
+        "  %%d = f32[64,1024]{1,0} dot(%%h, %%u), lhs_contracting_dims={1}, rhs_contracting_dims={0}%s\n  %%t = f32[64,1024]{1,0} tanh(%%d)\n"
+        "  %%z = f32[] constant(0)\n  %%s = f32[1024]{0} reduce(%%u, %%z), dimensions={0}, to_apply=%%sum\n"
+        "  %%b = f32[64,1024]{1,0} broadcast(%%s), dimensions={1}\n  %%w = f32[64,1024]{1,0} add(%%t, %%%s)\n"
+        "  %%one = s32[] constant(1)\n  %%j = s32[] add(%%i, %%one)\n  ROOT %%o = " STATE " tuple(%%j, %%w, %%u)\n}\n\n"
+        "%%cond (q: " STATE ") -> pred[] {\n  %%q = " STATE " parameter(0)\n  %%m = s32[] get-tuple-element(%%q), index=0\n"
+        "  %%n = s32[] constant(8)\n  ROOT %%l = pred[] compare(%%m, %%n), direction=LT\n}\n\n"
+        "%%sum (x: f32[], y: f32[]) -> f32[] {\n  %%x = f32[] parameter(0)\n  %%y = f32[] parameter(1)\n  ROOT %%a = f32[] add(%%x, %%y)\n}\n\n"
+        "ENTRY %%main (c: f32[64,1024], v: f32[1024,1024]) -> (f32[64,1024], f32[1024,1024]) {\n  %%c = f32[64,1024]{1,0} parameter(0)\n"
+        "  %%v = f32[1024,1024]{1,0} parameter(1)\n  %%k = s32[] constant(0)\n  %%y = " STATE " tuple(%%k, %%c, %%v)\n"
+        "  %%g = " STATE " while(%%y), condition=%%cond, body=%%body\n  %%e = f32[64,1024]{1,0} get-tuple-element(%%g), index=1\n"
+        "  %%f = f32[1024,1024]{1,0} get-tuple-element(%%g), index=2\n  ROOT %%r = (f32[64,1024]{1,0}, f32[1024,1024]{1,0}) tuple(%%e, %%f)\n}\n";
+#undef STATE
+    static const struct {
+        const char *device, *precision, *added;
+        bool narrow;
+    } cases[] = {{"tpu-v5e", "", "t", true},
+                 {"tpu7x", ", operand_precision={default,default}", "t", true},
+                 {"tpu-v5e", ", operand_precision={highest,highest}", "t", false},
+                 {"tpu-v5e", "", "b", false},
+                 {"h100-sxm", "", "t", false}};
+    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+        g_autofree char *given = g_strdup_printf(text, cases[k].precision, cases[k].added);
+        g_autoptr(EchImport) import = read_text(given, cases[k].device);
+        const EchProgram *p = import->program;
+        const EchShape *state = &p->shapes[find_opcode(p, ECH_HLO_WHILE)->shape];
+        const EchLayout *weights = ech_program_layout(p, p->elements[state->first_element + 2]);
+        ck_assert_msg((strcmp(weights->dtype, "bf16") == 0) == cases[k].narrow, "case %zu: %s", k, weights->dtype);
+        /* What comes out is what went in. */
+        const EchInstruction *root = &p->instructions[p->computations[p->entry].root];
+        ck_assert_str_eq(ech_program_layout(p, p->instructions[ech_program_operand(p, root, 1)].shape)->dtype, "f32");
+    }
+}
+END_TEST
+
+/* What is transposed on a TPU stays where it lies, and that is so that little of it is padding, however its order is written: of 2048 x 4 x 1536 x 16 the 16 do
+ * not lie on lanes. */
+START_TEST(transposed_arrays_are_not_padding)
+{
+    static const char text[] =
+        "HloModule m\n\nENTRY %main (a: f32[4,2048,1536], b: f32[1536,16]) -> f32[2048,4,1536] {\n"
+        "  %a = f32[4,2048,1536]{2,1,0} parameter(0)\n  %b = f32[1536,16]{1,0} parameter(1)\n"
+        "  %x = f32[4,2048,1536,16]{3,2,1,0} broadcast(%a), dimensions={0,1,2}\n  %y = f32[4,2048,1536,16]{3,2,1,0} broadcast(%b), dimensions={2,3}\n"
+        "  %m = f32[4,2048,1536,16]{3,2,1,0} multiply(%x, %y)\n"
+        "  %t = f32[2048,4,1536,16]{3,2,0,1} transpose(%m), dimensions={1,0,2,3}\n"
+        "  %s = f32[2048,4,1536,16]{3,2,1,0} custom-call(%t, %t), custom_call_target=\"x\"\n"
+        "  %z = f32[] constant(0)\n  ROOT %r = f32[2048,4,1536]{2,1,0} reduce(%s, %z), dimensions={3}, to_apply=%sum\n}\n\n"
+        "%sum (p: f32[], q: f32[]) -> f32[] {\n  %p = f32[] parameter(0)\n  %q = f32[] parameter(1)\n  ROOT %e = f32[] add(%p, %q)\n}\n";
+    g_autoptr(EchImport) import = read_text(text, "tpu-v5e");
+    const EchProgram *p = import->program;
+    const EchInstruction *call = find_opcode(p, ECH_HLO_CUSTOM_CALL);
+    const EchInstruction *given = &p->instructions[ech_program_operand(p, call, 0)];
+    ck_assert_uint_eq(p->shapes[given->shape].bytes, UINT64_C(2048) * 4 * 1536 * 16 * 4);
+}
+END_TEST
+
 /* What a loop fills from the first to the last begins unset on TPUs; not what it fills from the end, or in part, or reads. */
 START_TEST(what_loops_fill_begins_unset)
 {
@@ -1832,6 +1896,8 @@ int main(void)
     tcase_add_test(small, arrays_are_tiled_as_the_entry_layout_says);
     tcase_add_test(small, literals_stay);
     tcase_add_test(small, what_loops_fill_begins_unset);
+    tcase_add_test(small, loops_carry_what_products_read);
+    tcase_add_test(small, transposed_arrays_are_not_padding);
     tcase_add_test(small, stacks_keep_their_tiles);
     tcase_add_test(small, slices_of_stacks_are_read_by_each);
     tcase_add_test(small, parts_of_caches_are_turned_for_products_of_heads);
