@@ -90,22 +90,48 @@ static void put(EchLayout *layout, uint8_t *at, uint8_t dim)
     layout->order[(*at)++] = dim;
 }
 
+/* Is @id element @member of what its computation, a loop's body, was given? */
+static bool is_carried(const EchGraph *g, EchId id, uint32_t member)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    return i->opcode == ECH_HLO_GET_TUPLE_ELEMENT && i->number == member && ech_graph_node(g, ech_graph_operand(g, id, 0))->opcode == ECH_HLO_PARAMETER;
+}
+
+/* What @body makes of element @member of its loop; of a loop over loops (tokens over layers), what the innermost makes, with its *@member. ECH_NONE where it
+ * does not carry that alone. */
+static EchId find_written(const EchGraph *g, EchId body, uint32_t *member)
+{
+    for (unsigned depth = 0; depth < MAX_STEPS; depth++) {
+        EchId root = ech_graph_computation(g, body)->root;
+        const EchInstruction *tuple = ech_graph_node(g, root);
+        if (tuple->opcode != ECH_HLO_TUPLE || *member >= tuple->n_operands)
+            return ECH_NONE;
+        EchId written = ech_graph_operand(g, root, *member), loop, init;
+        const EchInstruction *i = ech_graph_node(g, written);
+        if (i->opcode != ECH_HLO_GET_TUPLE_ELEMENT || ech_graph_node(g, loop = ech_graph_operand(g, written, 0))->opcode != ECH_HLO_WHILE)
+            return written;
+        const EchInstruction *inner = ech_graph_node(g, loop);
+        if (inner->n_called < 2 || inner->n_operands != 1 || ech_graph_node(g, init = ech_graph_operand(g, loop, 0))->opcode != ECH_HLO_TUPLE ||
+            i->number < 0 || i->number >= ech_graph_node(g, init)->n_operands || !is_carried(g, ech_graph_operand(g, init, (uint32_t)i->number), *member))
+            return ECH_NONE;
+        body = ech_graph_called(g, loop, 1);
+        *member = (uint32_t)i->number;
+    }
+    return ECH_NONE;
+}
+
 bool ech_graph_cache_layout(const EchGraph *g, EchId body, uint32_t member, EchLayout *ret)
 {
-    EchId root = ech_graph_computation(g, body)->root;
-    const EchInstruction *tuple = ech_graph_node(g, root);
-    if (tuple->opcode != ECH_HLO_TUPLE || member >= tuple->n_operands)
+    EchId written = find_written(g, body, &member);
+    if (written == ECH_NONE)
         return false;
-    EchId written = ech_graph_operand(g, root, member);
     const EchInstruction *i = ech_graph_node(g, written);
     const EchLayout *cache = ech_graph_layout(g, written);
     if (i->opcode != ECH_HLO_DYNAMIC_UPDATE_SLICE || i->n_operands < 2 || !cache || cache->space != ECH_SPACE_HBM || cache->bits == 0)
         return false;
     EchId into = ech_graph_operand(g, written, 0), update = ech_graph_operand(g, written, 1);
     const EchLayout *row = ech_graph_layout(g, update);
-    bool carried = ech_graph_node(g, into)->opcode == ECH_HLO_GET_TUPLE_ELEMENT && ech_graph_node(g, into)->number == member &&
-                   ech_graph_node(g, ech_graph_operand(g, into, 0))->opcode == ECH_HLO_PARAMETER;
-    if (!carried || !row || row->rank != cache->rank)
+    if (!is_carried(g, into, member) || !row || row->rank != cache->rank)
         return false;
     Dims wide = wide_dims(row);
     unsigned heads = wide.n >= 2 ? written_heads(g, update) : 0;

@@ -247,14 +247,13 @@ void ech_graph_reduce_products(EchGraph *g)
         Side side[2];
         if (i->opcode != ECH_HLO_DOT || ech_graph_computation(g, i->computation)->body || i->n_control > 0 || !read_sides(g, id, side))
             continue;
-        /* A TPU's: many at once in 16 bits stay on the matrix unit. A GPU's: only small ones do not, and those of two vectors, which Triton's products cannot
-         * do. */
-        bool vector = side[0].alone == 1 || side[1].alone == 1;
+        /* A TPU's: many at once in 16 bits stay on the matrix unit, where one side has dimensions of its own (libtpu 0.0.52, v5e, v6e, tpu7x). A GPU's: only
+         * small ones do not, and those of two vectors, which Triton's products cannot do. */
+        bool vector = side[0].alone == 1 || side[1].alone == 1, vectors = side[0].alone == 1 && side[1].alone == 1;
         if (g->generation > 0)
-            vector = vector && (side[0].batch == 1 || ech_graph_layout(g, id)->bits >= 32);
+            vector = vectors || (vector && (side[0].batch == 1 || ech_graph_layout(g, id)->bits >= 32));
         else
-            vector = vector && ((side[0].alone == 1 && side[1].alone == 1) ||
-                                ech_bytes_mul(ech_bytes_mul(side[0].batch, side[0].summed), ech_bytes_mul(side[0].alone, side[1].alone)) < SMALL);
+            vector = vector && (vectors || ech_bytes_mul(ech_bytes_mul(side[0].batch, side[0].summed), ech_bytes_mul(side[0].alone, side[1].alone)) < SMALL);
         if (side[0].summed > 1 && !vector)
             continue;
         EchId computation = i->computation;

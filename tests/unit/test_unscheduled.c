@@ -910,14 +910,15 @@ START_TEST(scatters_add_to_arrays_as_large_as_their_result)
 END_TEST
 
 /* A cache of all layers that a loop writes a row of lies there as the product that makes the row does: a head's columns on the lanes, the product's rows on
- * rows, heads behind; of one row alone the place that is written is on rows. */
+ * rows, heads behind; of one row alone the place that is written is on rows. So it does where a loop over tokens is around that over layers. */
 START_TEST(caches_lie_as_what_is_written)
 {
     static const struct {
         unsigned batch, tokens, place;
         uint8_t order[5];
     } cases[] = {{16, 1, 256, {4, 1, 3, 2, 0}}, {1, 1, 512, {4, 2, 3, 1, 0}}, {4, 8, 256, {4, 2, 3, 1, 0}}, {1, 32, 512, {4, 2, 3, 1, 0}}};
-    for (size_t k = 0; k < G_N_ELEMENTS(cases); k++) {
+    for (size_t n = 0; n < 2 * G_N_ELEMENTS(cases); n++) {
+        size_t k = n / 2;
         unsigned b = cases[k].batch, t = cases[k].tokens, s = cases[k].place;
         g_autofree char *carried = g_strdup_printf("(s32[], bf16[4,%u,%u,8,128]{4,3,2,1,0}, bf16[%u,%u,512]{2,1,0}, bf16[512,1024]{1,0})", b, s, b, t);
         g_autofree char *text = g_strdup_printf(
@@ -931,16 +932,41 @@ START_TEST(caches_lie_as_what_is_written)
             "  ROOT %%r = %s tuple(%%j, %%u, %%x, %%w)\n}\n\n"
             "%%cond (q: %s) -> pred[] {\n  %%q = %s parameter(0)\n  %%m = s32[] get-tuple-element(%%q), index=0\n  %%four = s32[] constant(4)\n"
             "  ROOT %%less = pred[] compare(%%m, %%four), direction=LT\n}\n\n"
+            "%%outer (o: %s) -> %s {\n  %%o = %s parameter(0)\n  %%oi = s32[] get-tuple-element(%%o), index=0\n"
+            "  %%oc = bf16[4,%u,%u,8,128]{4,3,2,1,0} get-tuple-element(%%o), index=1\n  %%ox = bf16[%u,%u,512]{2,1,0} get-tuple-element(%%o), index=2\n"
+            "  %%ow = bf16[512,1024]{1,0} get-tuple-element(%%o), index=3\n  %%oz = s32[] constant(0)\n  %%on = s32[] constant(1)\n"
+            "  %%ot = %s tuple(%%oz, %%oc, %%ox, %%ow)\n  %%ol = %s while(%%ot), condition=%%cond, body=%%body\n"
+            "  %%od = bf16[4,%u,%u,8,128]{4,3,2,1,0} get-tuple-element(%%ol), index=1\n  %%oj = s32[] add(%%oi, %%on)\n"
+            "  ROOT %%or = %s tuple(%%oj, %%od, %%ox, %%ow)\n}\n\n"
             "ENTRY %%main (a: bf16[4,%u,%u,8,128], y: bf16[%u,%u,512], v: bf16[512,1024]) -> bf16[4,%u,%u,8,128] {\n  %%a = bf16[4,%u,%u,8,128]{4,3,2,1,0} "
             "parameter(0)\n"
             "  %%y = bf16[%u,%u,512]{2,1,0} parameter(1)\n  %%v = bf16[512,1024]{1,0} parameter(2)\n  %%start = s32[] constant(0)\n  %%t = %s tuple(%%start, "
             "%%a, %%y, %%v)\n"
-            "  %%loop = %s while(%%t), condition=%%cond, body=%%body\n  ROOT %%out = bf16[4,%u,%u,8,128]{4,3,2,1,0} get-tuple-element(%%loop), index=1\n}\n",
-            carried, carried, carried, b, s, b, t, b, t, b, t, b, t, b, s, carried, carried, carried, b, s, b, t, b, s, b, s, b, t, carried, carried, b, s);
+            "  %%loop = %s while(%%t), condition=%%cond, body=%%%s\n  ROOT %%out = bf16[4,%u,%u,8,128]{4,3,2,1,0} get-tuple-element(%%loop), index=1\n}\n",
+            carried, carried, carried, b, s, b, t, b, t, b, t, b, t, b, s, carried, carried, carried, carried, carried, carried, b, s, b, t, carried, carried,
+            b, s, carried, b, s, b, t, b, s, b, s, b, t, carried, carried, n % 2 ? "outer" : "body", b, s);
         g_autoptr(EchImport) tpu = ech_test_hlo(text, "tpu-v5e");
         const EchLayout *u = layout_of(tpu->program, "u");
-        ck_assert_msg(memcmp(u->order, cases[k].order, 5) == 0, "case %zu: %u,%u,%u,%u,%u", k, u->order[0], u->order[1], u->order[2], u->order[3], u->order[4]);
+        ck_assert_msg(memcmp(u->order, cases[k].order, 5) == 0, "case %zu, %zu around: %u,%u,%u,%u,%u", k, n % 2, u->order[0], u->order[1], u->order[2],
+                      u->order[3], u->order[4]);
         ck_assert_uint_ge(count_of(tpu->program, ECH_HLO_COPY, true), 1);
+    }
+}
+END_TEST
+
+/* Many products of two vectors each, in 16 bits, are sums of products on a TPU; with a dimension of one side alone they stay on the matrix unit. */
+START_TEST(many_products_of_vectors_are_sums)
+{
+    for (unsigned alone = 0; alone < 2; alone++) {
+        g_autofree char *text =
+            g_strdup_printf("HloModule m\n\nENTRY %%main (a: bf16[8], b: bf16[8]) -> bf16[8] {\n"
+                            "  %%a = bf16[8,128,128,%s16]{%s3,2,1,0} parameter(0)\n  %%b = bf16[8,128,128,16]{3,2,1,0} parameter(1)\n"
+                            "  ROOT %%d = bf16[8,128,128%s]{%s2,1,0} dot(%%a, %%b), lhs_batch_dims={0,1,2}, lhs_contracting_dims={%u}, rhs_batch_dims={0,2,1}, "
+                            "rhs_contracting_dims={3}\n}\n",
+                            alone ? "4," : "", alone ? "4," : "", alone ? ",4" : "", alone ? "3," : "", 3 + alone);
+        g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+        ck_assert_uint_eq(ech_diag_count(tpu->diag, "products_on_the_vector_unit"), !alone);
+        ck_assert_uint_eq(count_of(tpu->program, ECH_HLO_REDUCE, true), !alone);
     }
 }
 END_TEST
@@ -1872,6 +1898,7 @@ int main(void)
     tcase_add_test(small, products_are_as_wide_as_they_are_read);
     tcase_add_test(small, scatters_add_to_arrays_as_large_as_their_result);
     tcase_add_test(small, caches_lie_as_what_is_written);
+    tcase_add_test(small, many_products_of_vectors_are_sums);
     tcase_add_test(small, group_norms_are_computed_in_the_shape_of_their_images);
     tcase_add_test(small, variances_of_split_channels_are_summed_first);
     tcase_add_test(small, transforms_over_two_dimensions_are_products);
