@@ -499,6 +499,26 @@ static EchId copy_there(const EchRemat *r, EchId buffer, EchId from, EchId regio
     return ECH_NONE;
 }
 
+/* The stack, kept for a later loop, into which an iteration puts what it makes of @buffer by op @made_by, as it is. ECH_NONE where there is none. */
+static EchId stack_there(const EchRemat *r, EchId buffer, EchId made_by, Place at)
+{
+    const EchSurvey *s = r->s;
+    for (uint32_t u = r->users.first[buffer]; at.region != at.target && u < r->users.first[buffer + 1]; u++) {
+        EchId op = r->users.op[u];
+        if (op <= made_by || s->ops[op].kind != ECH_OP_KERNEL || s->region[op] != at.region)
+            continue;
+        for (uint32_t k = s->ops[op].first_use; k < s->ops[op].first_use + s->ops[op].n_uses; k++) {
+            EchId to = ech_survey_root(s, s->uses[k].buffer);
+            uint32_t array = r->array_of[to];
+            if (s->uses[k].access == ECH_WRITE && s->buffers[to].loop != at.region && s->uses[k].bytes == s->buffers[buffer].bytes &&
+                (array == UINT32_MAX || !ech_remat_array(r, array)->chosen) && copied_by(s, op, to) == buffer &&
+                ech_remat_is_there(r, to, s->end[at.region] - 1, at.site))
+                return to;
+        }
+    }
+    return ECH_NONE;
+}
+
 /* How much of a plan there is. */
 typedef struct {
     guint runs, values, inputs, bindings, carries;
@@ -587,6 +607,11 @@ static EchRematReason resolve_made(EchRemat *r, Place at, EchId made_by, EchId b
     if (from != ECH_NONE) {
         Place read = {.op = made_by, .region = at.region, .site = at.site, .target = at.target};
         return resolve(r, read, from, bytes, depth + 1, inputs);
+    }
+    EchId stack = stack_there(r, buffer, made_by, at);
+    if (stack != ECH_NONE) {
+        add_input(inputs, ECH_REMAT_DIRECT, stack, bytes);
+        return ECH_REMAT_OK;
     }
     EchId result = result_beside(r, made_by, buffer);
     if (result != ECH_NONE)

@@ -286,12 +286,27 @@ static void follow_order(EchGraph *g, EchId id, const EchLayout *from)
     ech_graph_node(g, id)->shape = shape;
 }
 
+/* Is it picked from, under this name or that of a reshape? */
+static bool is_table(const EchGraph *g, EchId id, unsigned depth)
+{
+    for (uint32_t u = id < g->n_known ? g->first_use[id] : 0; id < g->n_known && depth < 4 && u < g->first_use[id + 1]; u++) {
+        EchId user = g->uses[u].user;
+        const EchInstruction *i = ech_graph_node(g, user);
+        bool same = (i->opcode == ECH_HLO_RESHAPE || i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_BITCAST) &&
+                    ech_graph_count(g, user) == ech_graph_count(g, id);
+        if ((i->opcode == ECH_HLO_GATHER && g->uses[u].operand == 0) || (same && is_table(g, user, depth + 1)))
+            return true;
+    }
+    return false;
+}
+
 /* An array whose order nothing settles, and that would be mostly padding as it is written, gets the order that pads least: as XLA's layouts of products and of
  * what is made from nothing. */
 static void save_padding(EchGraph *g, EchId id)
 {
     const EchLayout *old = ech_graph_layout(g, id);
-    bool open = old && (is_row_major(old) || ech_graph_node(g, id)->opcode == ECH_HLO_TRANSPOSE); /* those are written as they come */
+    bool turned = ech_graph_node(g, id)->opcode == ECH_HLO_TRANSPOSE && !is_table(g, id, 0); /* its order is written as it comes */
+    bool open = old && (is_row_major(old) || turned);
     if (!open || g->generation == 0 || old->rank < 2 || old->bits == 0 || old->space != ECH_SPACE_HBM)
         return;
     EchLayout layout = *old;
@@ -345,8 +360,8 @@ static bool follow_transposed(EchGraph *g, EchId id)
 {
     const EchLayout *from = ech_graph_layout(g, ech_graph_operand(g, id, 0)), *own = ech_graph_layout(g, id);
     int64_t dims[ECH_LAYOUT_MAX_RANK];
-    if (g->generation == 0 || !from || !own || own->bits == 0 || from->rank != own->rank || is_row_major(from) || own->space != from->space ||
-        ech_program_attribute_numbers(ech_graph_node(g, id), "dimensions", dims, G_N_ELEMENTS(dims)) != own->rank)
+    if (g->generation == 0 || is_table(g, id, 0) || !from || !own || own->bits == 0 || from->rank != own->rank || is_row_major(from) ||
+        own->space != from->space || ech_program_attribute_numbers(ech_graph_node(g, id), "dimensions", dims, G_N_ELEMENTS(dims)) != own->rank)
         return false;
     EchLayout layout = *own;
     uint8_t at = 0;

@@ -14,8 +14,8 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   What would make it fit
    1  make again what needs no product     56.6 MiB         -   911 us    x0.847
    2  make activations again               31.6 MiB         -  1.08 ms    x1.007
-   3  products on host, the rest again     35.8 MiB    24 MiB  1.55 ms    x1.442
-  (of what is made again there are at once at most: 16 KiB by 1, 7.52 MiB by 2, 8.39 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
+   3  products on host, the rest again     34.8 MiB    16 MiB  1.19 ms    x1.108
+  (of what is made again there are at once at most: 16 KiB by 1, 7.52 MiB by 2, 5.88 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
 
   What would run as it is, with what has no room on the host
    4  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x12.470
@@ -44,7 +44,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | sed -n '/not be enough/,/^$/p'
   What would not be enough
    2  again, and arguments layer by layer  26.3 MiB  5.50 MiB        -         -
-   3  products on host, the rest again     27.1 MiB    24 MiB        -         -
+   3  products on host, the rest again     27.6 MiB    16 MiB        -         -
    4  activations again or all on host     28.6 MiB     2 MiB        -         -
    5  make activations again               31.5 MiB         -        -         -
    6  make again what needs no product     56.6 MiB         -        -         -
@@ -205,7 +205,7 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 29MiB | s
    1  make activations again               31.5 MiB         -        -         -
    2  activations again or all on host     28.1 MiB     2 MiB  1.17 ms    x1.089
    3  again, and arguments layer by layer  26.3 MiB  5.50 MiB  1.91 ms    x1.772
-   4  products on host, the rest again     31.6 MiB    24 MiB        -         -
+   4  products on host, the rest again     30.9 MiB    16 MiB        -         -
   (of what is made again there are at once at most: 7.52 MiB by 2, 7.52 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)

@@ -58,6 +58,6 @@ $ for p in '' 'place:policy=none' 'remat'; do echelon run --trace traces/gpt_eve
   - it keeps more on chip than h100-sxm has: all of it lies in hbm (--pass place)
   It fits. hbm 116 MiB of 79.1 GiB (0 %)
   It takes 455 us, bound by overhead (59 % of the critical path).
-  It fits. hbm 36.2 MiB of 79.1 GiB (0 %)
-  It takes 477 us, bound by overhead (59 % of the critical path).
+  It fits. hbm 32.2 MiB of 79.1 GiB (0 %)
+  It takes 481 us, bound by overhead (60 % of the critical path).
   - it keeps more on chip than h100-sxm has: all of it lies in hbm (--pass place)
