@@ -1609,6 +1609,48 @@ START_TEST(stacked_products)
 }
 END_TEST
 
+/* A scan that stacks a product's result as it is, and something made of it as well: with products kept the gradient makes the latter of its slice of the stack
+ * that there is; the product is not stacked once more. */
+START_TEST(stacks_that_are_kept)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId x = ech_test_buffer(b, "x", GB / 1000, ECH_ROLE_ACTIVATION, false), out = ech_test_buffer(b, "out", GB / 10, ECH_ROLE_OUTPUT, true),
+          one = ech_test_buffer(b, "one", GB, ECH_ROLE_TEMPORARY, false), two = ech_test_buffer(b, "two", GB, ECH_ROLE_TEMPORARY, false),
+          made = ech_test_buffer(b, "made", GB / 10, ECH_ROLE_TEMPORARY, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, x);
+    ech_test_kernel(b, 0, x, ECH_WRITE, GB / 1000);
+    (void)ech_test_put(b, ECH_OP_ALLOC, one);
+    (void)ech_test_put(b, ECH_OP_ALLOC, two);
+    EchId forward = ech_test_loop(b, 10);
+    ech_trace_builder_peek_buffer(b, made)->loop = forward;
+    ech_trace_builder_peek_buffer(b, made)->product = ech_trace_builder_peek_buffer(b, one)->product = ECH_PRODUCT_RESULT;
+    (void)ech_test_put(b, ECH_OP_ALLOC, made);
+    make(b, ECH_WORK_MATRIX, 40 * ms, x, made, GB / 1000);
+    ech_trace_builder_peek_use(b, (uint32_t)ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->first_use + 1)->bytes = GB / 10;
+    make(b, ECH_WORK_VECTOR, 5 * ms, made, two, GB / 10);
+    ech_test_kernel(b, 0, made, ECH_READ, GB / 10);
+    ech_trace_builder_use(b, one, ECH_WRITE, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+    (void)ech_test_put(b, ECH_OP_FREE, made);
+    make(b, ECH_WORK_VECTOR, 20 * ms, x, x, GB / 1000);
+    ech_test_close_loop(b, forward);
+    (void)ech_test_put(b, ECH_OP_FREE, x);
+    EchId backward = ech_test_loop(b, 10);
+    make(b, ECH_WORK_VECTOR, 30 * ms, one, out, GB / 10);
+    ech_trace_builder_use(b, two, ECH_READ, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_test_close_loop(b, backward);
+    (void)ech_test_put(b, ECH_OP_FREE, one);
+    (void)ech_test_put(b, ECH_OP_FREE, two);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchTrace) changed = ech_test_pass(in, device, diag, (const char *const[]){"remat:keep=products", NULL});
+    g_autoptr(EchRun) run = ech_test_replay(changed, device);
+    ck_assert_uint_ge(ech_test_peak(run, "hbm"), GB + GB / 10);
+    ck_assert_uint_le(ech_test_peak(run, "hbm"), GB + 3 * (GB / 10) + GB / 1000 + 4096);
+    ck_assert_int_eq(ech_test_says(diag, "are kept of products that iterations make"), 0);
+}
+END_TEST
+
 /* A scan and its gradient, whose slices a loop inside of the scan makes: that runs again inside of the gradient's. _i == 1: on chip, where something small lay
  * by chance before, which is no part of it. */
 START_TEST(loop_in_stack)
@@ -1866,6 +1908,7 @@ int main(void)
     tcase_add_loop_test(tcase, whole_loop, 0, G_N_ELEMENTS(on_looped));
     tcase_add_loop_test(tcase, loop_in_stack, 0, 2);
     tcase_add_loop_test(tcase, stacked_products, 0, G_N_ELEMENTS(stackings));
+    tcase_add_test(tcase, stacks_that_are_kept);
     tcase_add_loop_test(tcase, shipped, 0, G_N_ELEMENTS(programs));
     tcase_add_loop_test(tcase, looser, 0, G_N_ELEMENTS(loosened));
     tcase_add_loop_test(tcase, as_compiled, 0, G_N_ELEMENTS(compiled));

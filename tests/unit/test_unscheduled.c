@@ -1322,6 +1322,21 @@ START_TEST(transposed_arrays_are_not_padding)
 }
 END_TEST
 
+/* A transposed array that rows are picked from is turned, so that rows are rows, though its bytes could stay where they lie. */
+START_TEST(transposed_tables_are_turned)
+{
+    static const char text[] =
+        "HloModule m\n\nENTRY %main (a: f32[256,16,32], i: s32[256,16]) -> f32[256,32,16,1] {\n  %a = f32[256,16,32]{1,2,0} parameter(0)\n"
+        "  %i = s32[256,16]{1,0} parameter(1)\n  %n = f32[256,16,32]{1,2,0} negate(%a)\n  %t = f32[256,32,16]{1,2,0} transpose(%n), dimensions={0,2,1}\n"
+        "  %b = f32[256,32,16]{2,1,0} broadcast(%t), dimensions={0,1,2}\n  %j = s32[256,16,1]{2,1,0} reshape(%i)\n"
+        "  ROOT %g = f32[256,32,16,1]{3,2,1,0} gather(%b, %j), offset_dims={1,3}, collapsed_slice_dims={2}, start_index_map={2}, operand_batching_dims={0}, "
+        "start_indices_batching_dims={0}, index_vector_dim=2, slice_sizes={1,32,1,1}\n}\n";
+    g_autoptr(EchImport) import = read_text(text, "tpu-v5e");
+    const EchLayout *t = layout_of(import->program, "t");
+    ck_assert_msg(t->order[0] == 1 && t->order[1] == 2 && t->order[2] == 0, "%u,%u,%u", t->order[0], t->order[1], t->order[2]);
+}
+END_TEST
+
 /* What a loop fills from the first to the last begins unset on TPUs; not what it fills from the end, or in part, or reads. */
 START_TEST(what_loops_fill_begins_unset)
 {
@@ -1925,6 +1940,7 @@ int main(void)
     tcase_add_test(small, what_loops_fill_begins_unset);
     tcase_add_test(small, loops_carry_what_products_read);
     tcase_add_test(small, transposed_arrays_are_not_padding);
+    tcase_add_test(small, transposed_tables_are_turned);
     tcase_add_test(small, stacks_keep_their_tiles);
     tcase_add_test(small, slices_of_stacks_are_read_by_each);
     tcase_add_test(small, parts_of_caches_are_turned_for_products_of_heads);
