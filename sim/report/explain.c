@@ -105,11 +105,14 @@ static void explain_misfit(GPtrArray *out, JsonObject *run, const char *lead)
 {
     JsonObject *needs = ech_member_object(run, "needs"), *failure = ech_member_object(run, "failure");
     g_autoptr(GArray) parts = parts_of(needs, NULL, "bytes");
+    /* What has its place by a plan may be refused early, with most of the memory still free: it lies beyond. */
+    bool beyond = failure && ech_member_int(failure, "asked_bytes") <= ech_member_int(failure, "limit_bytes") - ech_member_int(failure, "live_bytes") &&
+                  g_strcmp0(ech_member_text(failure, "reason"), "fragmented") != 0;
     for (guint i = 0; i < parts->len; i++) {
         const Part *part = &g_array_index(parts, Part, i);
         JsonObject *need = ech_member_object(needs, part->name);
         gint64 available = ech_member_int(need, "available_bytes");
-        if (part->a <= available || !ech_member_bool(need, "planned"))
+        if (part->a <= available || !(ech_member_bool(need, "planned") || beyond))
             continue;
         g_autofree char *needed = ech_format_bytes((EchBytes)part->a), *has = ech_format_bytes((EchBytes)MAX(available, 0)),
                         *over = ech_format_bytes((EchBytes)(part->a - available));

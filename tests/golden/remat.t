@@ -86,3 +86,6 @@ $ printf 'trace: gpt_unrolled_kept.h100\ndevice: h100-sxm\nset: {device.memories
   remat                yes   2.20 ms    1.203     108 MiB  latency inside kernels
 
 1
+$ echelon run --trace gpt_everything.h100 --device h100-sxm --engine native --set device.memories.hbm.available=40MiB --pass remat:keep=products 2>&1 | grep -E 'IT DOES|fitting'
+  IT DOES NOT FIT. hbm 48.4 MiB of 40 MiB (121 %)
+    It stops fitting: hbm needs 48.4 MiB and 40 MiB are handed out, 8.45 MiB too little.
