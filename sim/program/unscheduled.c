@@ -7,7 +7,7 @@
 #include <string.h>
 
 /* Another order is taken where the array takes so much less: of products and the like; of reshapes. Bytes that padding is minded from. */
-enum { SAVES = 2, SAVES_TURNED = 5, WORTH_A_THOUGHT = 1 << 20, MAX_TURNED_STEPS = 8 };
+enum { SAVES = 2, SAVES_TURNED = 5, WORTH_A_THOUGHT = 1 << 20, MAX_TURNED_STEPS = 8, MAX_READERS = 64 };
 
 /* 2 to 7 of "tpu-v5e"; 5 for a name that does not tell. */
 static unsigned generation_of(const char *chip)
@@ -286,16 +286,21 @@ static void follow_order(EchGraph *g, EchId id, const EchLayout *from)
     ech_graph_node(g, id)->shape = shape;
 }
 
-/* Is it picked from, under this name or that of a reshape? */
-static bool is_table(const EchGraph *g, EchId id, unsigned depth)
+/* Is it picked from, under this name or that of a reshape? As far as few readers tell. */
+static bool is_table(const EchGraph *g, EchId id)
 {
-    for (uint32_t u = id < g->n_known ? g->first_use[id] : 0; id < g->n_known && depth < 4 && u < g->first_use[id + 1]; u++) {
-        EchId user = g->uses[u].user;
-        const EchInstruction *i = ech_graph_node(g, user);
-        bool same = (i->opcode == ECH_HLO_RESHAPE || i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_BITCAST) &&
-                    ech_graph_count(g, user) == ech_graph_count(g, id);
-        if ((i->opcode == ECH_HLO_GATHER && g->uses[u].operand == 0) || (same && is_table(g, user, depth + 1)))
-            return true;
+    EchId names[MAX_TURNED_STEPS] = {id};
+    unsigned n = 1, looked_at = 0;
+    for (unsigned k = 0; k < n && names[k] < g->n_known; k++) {
+        for (uint32_t u = g->first_use[names[k]]; u < g->first_use[names[k] + 1] && looked_at < MAX_READERS; u++, looked_at++) {
+            EchId user = g->uses[u].user;
+            const EchInstruction *i = ech_graph_node(g, user);
+            bool same = i->opcode == ECH_HLO_RESHAPE || i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_BITCAST;
+            if (i->opcode == ECH_HLO_GATHER && g->uses[u].operand == 0)
+                return true;
+            if (same && n < MAX_TURNED_STEPS && ech_graph_count(g, user) == ech_graph_count(g, id))
+                names[n++] = user;
+        }
     }
     return false;
 }
@@ -305,7 +310,7 @@ static bool is_table(const EchGraph *g, EchId id, unsigned depth)
 static void save_padding(EchGraph *g, EchId id)
 {
     const EchLayout *old = ech_graph_layout(g, id);
-    bool turned = ech_graph_node(g, id)->opcode == ECH_HLO_TRANSPOSE && !is_table(g, id, 0); /* its order is written as it comes */
+    bool turned = ech_graph_node(g, id)->opcode == ECH_HLO_TRANSPOSE && !is_table(g, id); /* its order is written as it comes */
     bool open = old && (is_row_major(old) || turned);
     if (!open || g->generation == 0 || old->rank < 2 || old->bits == 0 || old->space != ECH_SPACE_HBM)
         return;
@@ -360,7 +365,7 @@ static bool follow_transposed(EchGraph *g, EchId id)
 {
     const EchLayout *from = ech_graph_layout(g, ech_graph_operand(g, id, 0)), *own = ech_graph_layout(g, id);
     int64_t dims[ECH_LAYOUT_MAX_RANK];
-    if (g->generation == 0 || is_table(g, id, 0) || !from || !own || own->bits == 0 || from->rank != own->rank || is_row_major(from) ||
+    if (g->generation == 0 || is_table(g, id) || !from || !own || own->bits == 0 || from->rank != own->rank || is_row_major(from) ||
         own->space != from->space || ech_program_attribute_numbers(ech_graph_node(g, id), "dimensions", dims, G_N_ELEMENTS(dims)) != own->rank)
         return false;
     EchLayout layout = *own;
