@@ -907,8 +907,8 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
     /* Counted over programs compiled for this comparison or found, v3 to tpu7x (validation/program_memory.md). */
     ech_diag_remark(
         diag, "how rough that is: %s",
-        tpu ? "of 539 compiles by the TPU compiler, memory after --pass place came within 20 % in 366 and within a factor of two in 480 (more than 10 % too "
-              "little in 151), times within 20 % in 242 and within a factor of two in 432; of one chip's programs arguments, results and donation are exact"
+        tpu ? "of 192 compiles by the TPU compiler, memory after --pass place came within 20 % in 163 and within a factor of two in 188 (more than 10 % too "
+              "little in 35), times within 20 % in 127 and within a factor of two in 177; of one chip's programs arguments, results and donation are exact"
             : "of 138 compiles by XLA, memory came within 20 % in 110 and within a factor of two in 134 (more than 10 % too little in 20), times within a "
               "factor of 1.5 in 121; of one chip's programs arguments, results and donation are exact");
     return ech_graph_finish(g, tpu ? chip : NULL, error);
