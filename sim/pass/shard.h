@@ -7,7 +7,8 @@
 
 /** Options of pass shard. */
 typedef struct {
-    uint64_t weights, keep, over; /**< over: devices; 0: as many as its gradients are summed over. */
+    uint64_t weights, keep, over; /**< over: devices; 0: as many as its gradients are summed over; fewer: groups of them,
+                                     each with all of it in parts (HSDP). */
     char *names, *modules;
     EchBytes above;
 } EchShardOptions;
@@ -43,8 +44,11 @@ typedef struct {
     const EchSurvey *s;
     EchUsers users;
     uint32_t over;        /**< Devices. */
+    uint32_t groups;      /**< Of so many each, all of which hold the same, and sum up what each has summed up. */
+    uint32_t all;         /**< Devices that its gradients are summed over as it is; 0: none. */
     EchBytes most, total; /**< Where weights stay whole: bytes of those that the device updates which has most to do, and of all; 0, 0: each does as much. */
     char *launch;         /**< Of collectives among so many devices. */
+    char *across;         /**< Of those between groups. */
     GArray *units;        /**< EchShardUnit */
     GArray *turns;        /**< EchShardTurn, by their first op. */
     GArray *feeds;        /**< EchShardFeed, by bucket, of what optimizers read. */

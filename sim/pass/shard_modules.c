@@ -3,6 +3,7 @@
  * (DistributedDataParallel); what optimizers have. */
 #include "sim/pass/shard.h"
 
+#include "models/link/link.h"
 #include "sim/base/hash.h"
 #include "sim/pass/modules.h"
 #include "sim/trace/ranges.h"
@@ -192,6 +193,14 @@ static bool holds_gradients(const EchShardStep *d, EchId buffer)
     return only && fed;
 }
 
+/* How groups of @n devices lie, @stride from one to the next. */
+static char *group_text(uint32_t n, uint32_t stride)
+{
+    GString *text = g_string_new(NULL);
+    ech_group_print(&(EchGroup){.size = n, .devices = (uint32_t)MIN((uint64_t)n * stride, UINT32_MAX), .stride = stride}, text);
+    return g_string_free(text, FALSE);
+}
+
 static void find_sums(EchShardStep *d, const EchShardOptions *o)
 {
     const EchSurvey *s = d->s;
@@ -212,9 +221,15 @@ static void find_sums(EchShardStep *d, const EchShardOptions *o)
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses && d->part[i] != ECH_PART_OPTIMIZER; u++)
             d->syncs[i] |= d->is_bucket[ech_survey_used(s, u)] && ech_op_is_work(op) && (!d->is_gradient[ech_survey_used(s, u)] || is_hook(s, i));
     }
-    d->over = o->over > 0 ? (uint32_t)o->over : sum ? sum->memory_from : 0;
-    const char *launch = sum && sum->memory_from == d->over ? ech_trace_string(s->t, sum->launch) : "", *meets = strstr(launch, " meets=");
-    d->launch = meets ? g_strndup(launch, (size_t)(meets - launch)) : g_strdup_printf("devices=%u stride=1", d->over);
+    EchGroup group = {.stride = 1};
+    d->all = sum ? sum->memory_from : 0;
+    d->over = o->over > 0 ? (uint32_t)o->over : d->all;
+    d->groups = d->over > 0 && d->all > d->over ? d->all / d->over : 1;
+    if (sum && d->all >= d->over)
+        (void)ech_group_parse(ech_trace_string(s->t, sum->launch), d->all, &group);
+    uint32_t stride = MAX(group.stride, 1);
+    d->launch = group_text(d->over, stride);
+    d->across = group_text(d->groups, stride * MAX(d->over, 1));
 }
 
 /* NCCL's buffers for all-reduces (trees, reductions by switches), beside the rings that serve all collectives and came first, where none is left. */
@@ -483,13 +498,14 @@ static const char *why_not(const EchShardStep *d, bool weights)
         state |= d->is_state[b];
         gradients |= d->is_gradient[b];
     }
-    return ech_trace_has_op(d->s->t, ECH_OP_LOOP) ? "it has loops, as no program has that runs as it is written"
-           : is_split_already(d)                  ? "its gradients are split over devices already"
-           : d->over < 2                          ? "its gradients are not summed over devices; over=8 says of how many it is one"
-           : !weights && !state                   ? "its optimizer keeps no state"
-           : weights && !gradients                ? "it does not say which gradients its optimizer reads"
-           : weights && d->units->len <= 1        ? "it repeats no module that its operations tell, or none fits modules="
-                                                  : NULL;
+    return ech_trace_has_op(d->s->t, ECH_OP_LOOP)      ? "it has loops, as no program has that runs as it is written"
+           : is_split_already(d)                       ? "its gradients are split over devices already"
+           : d->over < 2                               ? "its gradients are not summed over devices; over=8 says of how many it is one"
+           : d->all % d->over != 0 && d->all > d->over ? "its gradients are summed over devices that are no multiple of over="
+           : !weights && !state                        ? "its optimizer keeps no state"
+           : weights && !gradients                     ? "it does not say which gradients its optimizer reads"
+           : weights && d->units->len <= 1             ? "it repeats no module that its operations tell, or none fits modules="
+                                                       : NULL;
 }
 
 EchTrace *ech_shard_modules(const EchSurvey *survey, EchTrace *trace, const EchShardOptions *options, EchDiag *diag, GError **error)
@@ -542,7 +558,7 @@ EchTrace *ech_shard_modules(const EchSurvey *survey, EchTrace *trace, const EchS
         g_free(*of_ops[k]);
     for (size_t k = 0; k < G_N_ELEMENTS(of_buffers); k++)
         g_free(*of_buffers[k]);
-    void *others[] = {d.part, d.unit, d.home, d.owner, d.first_feed, d.alloc, d.launch};
+    void *others[] = {d.part, d.unit, d.home, d.owner, d.first_feed, d.alloc, d.launch, d.across};
     for (size_t k = 0; k < G_N_ELEMENTS(others); k++)
         g_free(others[k]);
     return out;

@@ -30,6 +30,7 @@ typedef struct {
     bool *is_updated;            /* per buffer: in updated */
     GArray *updated;             /* EchId: weights that each device has brought some of up to date, to be sent to all */
     EchId brings, gathers, sums; /* queues */
+    EchId adds;                  /* the one that what was summed up is added to something on: sums, or where groups sum up */
     EchId allocator;             /* and the one that the host asks its allocator by */
     bool *is_summed;             /* per buffer: a gradient that has been summed up, and let go */
     EchId *all;                  /* per weight: what it is gathered in, or ECH_NONE */
@@ -38,11 +39,12 @@ typedef struct {
     EchId copied[2];    /* what copied a unit's weights into place last, and before that */
     EchId kept_out;     /* what the unit was gathered in that came last, while the next is on its way */
     EchId kept_in, sum; /* what is being summed up over devices, and by which op */
+    EchId across;       /* the last sum over groups, or ECH_NONE */
     EchId seen;         /* what an optimizer read of gradients in buckets may go once the next forward pass begins */
     EchId *listed;      /* per buffer: 1 + the op over lists of tensors that it was counted for last; 0: none */
     EchId spilled;      /* the op over lists of which some went with the launch before it, or ECH_NONE */
     double rest;        /* share of it that is left */
-    EchBytes gathered, summed;
+    EchBytes gathered, summed, summed_across;
 } Writer;
 
 static EchBytes part_of(const EchShardStep *d, EchBytes bytes)
@@ -113,8 +115,9 @@ static EchId put_collective(Writer *w, EchId queue, uint32_t unit, EchCollective
     o.stack = stack_of(w, unit, ech_collective_name(what));
     o.queue = queue;
     o.collective = (uint8_t)what;
-    o.memory_from = w->d->over;
-    o.launch = text(w, w->d->launch);
+    bool across = what == ECH_COLLECTIVE_ALL_REDUCE;
+    o.memory_from = across ? w->d->groups : w->d->over;
+    o.launch = text(w, across ? w->d->across : w->d->launch);
     o.bytes = operand;
     o.bytes_origin = ECH_INFERRED;
     return ech_trace_builder_op(w->e.builder, o);
@@ -136,7 +139,7 @@ static void put_wait(Writer *w, EchId op)
 {
     EchOp wait = ech_op_init(ECH_OP_WAIT);
     wait.queue = w->d->s->core;
-    wait.name = text(w, "reduce-scatter");
+    wait.name = ech_trace_builder_peek_op(w->e.builder, op)->name;
     w->e.last_core = ech_trace_builder_op(w->e.builder, wait);
     ech_trace_builder_dep(w->e.builder, op, 0);
 }
@@ -228,7 +231,7 @@ static void gather_next(Writer *w, uint32_t unit)
 static void add_up(Writer *w, const EchShardTurn *turn, EchId more, EchBytes part)
 {
     UnitState *state = &w->units[turn->unit];
-    (void)put_kernel(w, w->sums, turn->unit, "FSDP::post_backward_accumulate");
+    (void)put_kernel(w, w->adds, turn->unit, "FSDP::post_backward_accumulate");
     put_use(w, more, ECH_READ, part);
     if (state->sum != ECH_NONE) {
         put_use(w, state->sum, ECH_READ, MIN(part, state->left));
@@ -247,6 +250,17 @@ static void let_go_source(Writer *w, EchId source)
 {
     ask(w, ECH_OP_FREE, source);
     w->is_summed[source] = true;
+}
+
+/* What this device has of a sum is summed up with what those of other groups have, beside what its own group does next. */
+static void sum_across(Writer *w, uint32_t unit, EchId mine, EchBytes part)
+{
+    EchId sum = w->sum;
+    w->across = put_collective(w, w->adds, unit, ECH_COLLECTIVE_ALL_REDUCE, part);
+    put_use(w, mine, ECH_READ, part);
+    put_use(w, mine, ECH_WRITE, part);
+    put_dep(w, sum);
+    w->summed_across = ech_bytes_add(w->summed_across, part);
 }
 
 static void reduce(Writer *w, const EchShardTurn *turn)
@@ -280,6 +294,8 @@ static void reduce(Writer *w, const EchShardTurn *turn)
     put_use(w, mine, ECH_WRITE, part);
     put_dep(w, join);
     w->summed = ech_bytes_add(w->summed, bytes);
+    if (w->d->groups > 1)
+        sum_across(w, turn->unit, mine, part);
     if (state->sum != ECH_NONE || turn->targets->len > 0) {
         add_up(w, turn, mine, part);
     } else {
@@ -334,6 +350,8 @@ static void end(Writer *w, const EchShardTurn *turn)
         return;
     if (w->kept_in != ECH_NONE) {
         put_wait(w, w->sum);
+        if (w->across != ECH_NONE)
+            put_wait(w, w->across);
         ask(w, ECH_OP_FREE, w->kept_in);
         w->kept_in = ECH_NONE;
     }
@@ -690,6 +708,11 @@ static void say(const Writer *w, EchBytes all, const char *modules, EchDiag *dia
         "them",
         was, d->over, is, modules);
     ech_diag_remark(diag, "shard: %s of weights are gathered and %s of gradients summed up, in the types that they have", gathered, summed);
+    if (w->summed_across > 0) {
+        g_autofree char *across = ech_format_bytes(w->summed_across);
+        ech_diag_remark(diag, "shard: %u groups of %u devices (HSDP: mesh= of %u x %u) sum up %s of what each has summed up", d->groups, d->over, d->groups,
+                        d->over, across);
+    }
     if (casts_weights(d)) /* gpt2, bert, whisper, swin, dit, convnext, two of a Trainer (validation/what_ifs.md) */
         ech_diag_remark(diag,
                         "shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place "
@@ -707,6 +730,7 @@ EchTrace *ech_shard_write(const EchShardStep *d, const EchShardOptions *o, const
                 .kept_out = ECH_NONE,
                 .kept_in = ECH_NONE,
                 .sum = ECH_NONE,
+                .across = ECH_NONE,
                 .seen = ECH_NONE,
                 .spilled = ECH_NONE};
     uint32_t device = ech_trace_queues(s->t)[s->core].device;
@@ -718,6 +742,7 @@ EchTrace *ech_shard_write(const EchShardStep *d, const EchShardOptions *o, const
     w.brings = ech_trace_builder_queue(builder, "all-gather copy-in", ECH_QUEUE_COMPUTE, device);
     w.gathers = ech_trace_builder_queue(builder, "all-gather", ECH_QUEUE_COMPUTE, device);
     w.sums = ech_trace_builder_queue(builder, w.whole ? "broadcast" : "reduce-scatter", ECH_QUEUE_COMPUTE, device);
+    w.adds = !w.whole && d->groups > 1 ? ech_trace_builder_queue(builder, "all-reduce", ECH_QUEUE_COMPUTE, device) : w.sums;
     w.all = g_new(EchId, s->n_buffers + 1);
     memset(w.all, 0xff, (s->n_buffers + 1) * sizeof *w.all);
     w.listed = g_new0(EchId, s->n_buffers + 1);

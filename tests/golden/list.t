@@ -643,7 +643,7 @@ $ echelon list passes
       weights=true or false (true)  true: weights are held in parts, too, and gathered when a step begins, of PyTorch when a module runs (FSDP); false: each device holds them whole, and gathers what was updated (ZeRO-1)
       names=text (*)  of compiled programs: only state whose name, argument ("opt_state*"), operation or source line fits this, * standing for anything
       above=size (64KiB)  of those: only arrays of at least this size
-      over=number (0)  of PyTorch: devices; 0: as many as its gradients are summed over
+      over=number (0)  of PyTorch: devices; 0: as many as its gradients are summed over; of more than that, groups of so many each have all in parts (HSDP)
       modules=text ()  of PyTorch: what is gathered at a time, modules whose path fits this ("layers.*", "encoder.*+decoder.*"); else those that the program repeats
       keep=true or false (false)  of PyTorch: what was gathered for the forward pass stays for the backward pass (reshard_after_forward=False, ZeRO-2)
   offload          let saved activations, arguments or results wait in host memory between their uses

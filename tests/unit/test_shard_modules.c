@@ -263,6 +263,7 @@ static const struct {
     {{.sums = IN_BUCKETS, .shared = true}, "shard", "20 MiB of weights", PARTS + 2 * (ROOT + BLOCK) + BLOCK / DEVICES + BLOCK, 3, 3},
     /* State alone: each device has its weights', the largest is the root's, half of all. */
     {{.sums = IN_BUCKETS}, "shard:weights=false", "at most 8 MiB on one", 16 * MB + 8 * MB + MB + 16 * MB + 16 * MB + 4 * MB, 0, 0},
+    {{.sums = IN_BUCKETS}, "shard:over=3", "over devices that are no multiple of over=", 0, 0, 0},
     {{.sums = ALONE}, "shard", "over=8 says of how many it is one", 0, 0, 0},
     {{.sums = IN_BUCKETS, .no_modules = true}, "shard", "it repeats no module", 0, 0, 0},
     {{.sums = IN_BUCKETS}, "shard:modules=layers.*", "none fits modules=", 0, 0, 0},
@@ -298,6 +299,48 @@ START_TEST(split)
     ck_assert_uint_eq(moved(out, "norm"), moved(in, "norm") / DEVICES);
     ck_assert_uint_eq(moved(out, "forward"), moved(in, "forward"));
     ck_assert_uint_eq(moved(out, "backward"), moved(in, "backward"));
+}
+END_TEST
+
+/* Two groups of two (HSDP): of each sum a device has half, which the groups sum up, too, while the next is summed up in each; the optimizer waits for the last.
+ */
+START_TEST(groups)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    const char *const specs[] = {"shard:over=2", NULL};
+    const Made how = {.sums = IN_BUCKETS};
+    g_autoptr(EchTrace) in = step(&how);
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    ck_assert(ech_test_says(diag, "2 groups of 2 devices (HSDP: mesh= of 2 x 2) sum up 8 MiB"));
+    EchId last = ECH_NONE;
+    unsigned sums = 0;
+    for (EchId i = 0; i < ech_trace_n_ops(out); i++) {
+        const EchOp *o = &ech_trace_ops(out)[i];
+        const char *launch = o->launch == ECH_NONE ? "" : ech_trace_string(out, o->launch);
+        if (o->kind != ECH_OP_COLLECTIVE)
+            continue;
+        ck_assert_uint_eq(o->memory_from, 2);
+        if (o->collective != ECH_COLLECTIVE_ALL_REDUCE) {
+            ck_assert_str_eq(launch, "devices=2 stride=1");
+            continue;
+        }
+        const EchOp *scatter = &ech_trace_ops(out)[ech_trace_deps(out)[o->first_dep].op];
+        ck_assert_str_eq(launch, "devices=4 stride=2");
+        ck_assert_uint_eq(scatter->collective, ECH_COLLECTIVE_REDUCE_SCATTER);
+        ck_assert_uint_ne(scatter->queue, o->queue);
+        ck_assert_uint_eq(o->bytes, scatter->bytes / 2);
+        last = i;
+        sums++;
+    }
+    ck_assert_uint_eq(sums, 3);
+    bool waited = false;
+    for (EchId i = last; i < ech_trace_n_ops(out); i++) {
+        const EchOp *o = &ech_trace_ops(out)[i];
+        waited |= o->kind == ECH_OP_WAIT && ech_trace_deps(out)[o->first_dep].op == last;
+        ck_assert(waited || o->kind != ECH_OP_KERNEL || strcmp(ech_trace_string(out, o->name), "step") != 0);
+    }
+    ck_assert(waited);
 }
 END_TEST
 
@@ -389,6 +432,7 @@ int main(void)
     Suite *suite = suite_create("shard_modules");
     TCase *tcase = tcase_create("shard_modules");
     tcase_add_loop_test(tcase, split, 0, G_N_ELEMENTS(cases));
+    tcase_add_test(tcase, groups);
     tcase_add_test(tcase, ahead);
     tcase_add_loop_test(tcase, joined, 0, 2);
     tcase_add_loop_test(tcase, as_captured, 0, G_N_ELEMENTS(captured));
