@@ -117,6 +117,11 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
     "torch._functorch.config.activation_memory_budget below 1"
 #define ON_STREAMS "copies of saved tensors on a stream of their own: torchtune's OffloadActivations(), activation_offloading=True of TRL"
 #define HOST_OPTIMIZER "torchao.optim.CPUOffloadOptimizer(model.parameters(), torch.optim.AdamW), DeepSpeed's ZeRO-Offload"
+#define AVERAGES "offload:what=saved,names=weight_copy"
+#define HOST_AVERAGES                                                                                                                                          \
+    "the average on the host but while it is brought up to date: of diffusers' EMAModel pin_memory() once, then ema.to(\"cuda\", non_blocking=True); "         \
+    "ema.step(model.parameters()); ema.to(\"cpu\", non_blocking=True) (--offload_ema of its scripts); timm's ModelEmaV3(model, device=\"cpu\"), slower than "  \
+    "told"
 #define CPU_OFFLOAD                                                                                                                                            \
     "torch.distributed.fsdp.fully_shard(block, offload_policy=CPUOffloadPolicy()) of each block and the model, which takes the optimizer along (one GPU is "   \
     "a world of one; without fused=True its step on the host takes two to three times as long), DeepSpeed's ZeRO-3 with offload_param"
@@ -206,6 +211,7 @@ static const Measure measures[] = {
      NULL,
      ALWAYS},
     {"optimizer_on_host", "optimizer on host", {"fuse:where=host", NULL}, 0, NULL, NULL, HOST_OPTIMIZER, NULL, ALWAYS},
+    {"averages_on_host", "averages of weights on host", {AVERAGES, NULL}, 0, NULL, NULL, HOST_AVERAGES, NULL, ALWAYS},
     /* XLA brings each argument once, for all that uses it. */
     {"offload_arguments", "arguments on host", {"offload:what=arguments,idle=1000000", schedule, NULL}, 1, NULL, PINNED_HOST, NULL, NULL, ALWAYS},
     {"offload_arguments", "arguments on host, waited for", {"offload:what=arguments", NULL}, 1, NULL, "", NULL, NULL, ALWAYS},
@@ -235,6 +241,24 @@ static const Measure measures[] = {
      NULL,
      NULL,
      ECH_TORCH_CHECKPOINT "; and " HOST_OPTIMIZER,
+     NULL,
+     LAST},
+    {"averages_and_optimizer",
+     "averages and optimizer on host",
+     {"fuse:where=host", AVERAGES, NULL},
+     0,
+     NULL,
+     NULL,
+     HOST_AVERAGES "; and " HOST_OPTIMIZER,
+     NULL,
+     LAST},
+    {"blocks_and_averages",
+     "checkpoint each, averages on host",
+     {BLOCKS, AVERAGES, NULL},
+     0,
+     NULL,
+     NULL,
+     ECH_TORCH_CHECKPOINT "; and " HOST_AVERAGES,
      NULL,
      LAST},
     {"blocks_and_weights",
@@ -345,6 +369,7 @@ typedef struct {
     bool trains;            /* PyTorch has a backward pass to run, or an optimizer; */
     bool twice;             /* and differentiates a gradient, too; */
     bool lists;             /* and its optimizer takes all parameters at once. */
+    bool averages;          /* There are copies of weights that it brings up to date. */
     bool several;           /* It runs on several devices. */
     guint step;             /* Of its whole steps the one that times are of, from 0. */
     bool alone;             /* A step alone is asked for: times are those of the run. */
@@ -910,11 +935,19 @@ static const char *code_in_tensorflow(const Measure *m)
                : NULL;
 }
 
+static bool has_pass(const Measure *m, const char *spec)
+{
+    bool has = false;
+    for (size_t i = 0; m->passes[i] && !has; i++)
+        has = strcmp(m->passes[i], spec) == 0;
+    return has;
+}
+
 /* What the measure says to such a program; NULL where it is none for it. */
 static const char *code_for(const Advise *a, const Measure *m)
 {
     const char *first = m->passes[0] ? m->passes[0] : "";
-    if ((!a->lists && strcmp(m->name, fused_optimizer) == 0) || !is_divisible(a, m))
+    if ((!a->lists && strcmp(m->name, fused_optimizer) == 0) || (!a->averages && has_pass(m, AVERAGES)) || !is_divisible(a, m))
         return NULL;
     if (a->xla && a->remade && strcmp(m->name, remat_cheap) == 0)
         return NULL; /* its policy would forbid what the compiler made again by itself */
@@ -983,6 +1016,14 @@ static bool is_training(const EchResult *result)
         known |= role != ECH_ROLE_UNKNOWN;
     }
     return any || !known;
+}
+
+static bool has_averages(const EchTrace *trace)
+{
+    bool has = false;
+    for (size_t i = 0; i < ech_trace_n_buffers(trace) && !has; i++)
+        has = ech_trace_buffers(trace)[i].role == ECH_ROLE_WEIGHT_COPY;
+    return has;
 }
 
 static bool has_collectives(const EchTrace *trace)
@@ -1173,6 +1214,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->serves = ech_serves(result->trace);
     a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
     a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
+    a->averages = has_averages(result->trace);
     a->xla = result->program != NULL;
     a->tensorflow = a->xla && is_of_tensorflow(result->program);
     a->again = a->xla ? ech_program_products_again(result->program) : -1;

@@ -2,6 +2,7 @@
 #include "sim/experiment/advise.h"
 #include "sim/import/import.h"
 #include "sim/report/explain.h"
+#include "sim/trace/file.h"
 #include "tests/support/support.h"
 
 #include <check.h>
@@ -284,6 +285,72 @@ START_TEST(words_of_tensorflow)
 }
 END_TEST
 
+/* Two steps of a weight with an optimizer's state and, where @copy, a copy of it that is brought up to date by it, of 256 MiB each. */
+static EchTrace *averaged(bool copy)
+{
+    enum { STEPS = 2, BYTES = 256 << 20 };
+    static const struct {
+        const char *stack;
+        bool uses[3]; /* weight, state, copy */
+    } ops[] = {{"aten::linear\nnn.Module: Net", {true, false, false}},
+               {"autograd::engine::evaluate_function: AddmmBackward0", {true, false, false}},
+               {"aten::_fused_adamw_\nOptimizer.step#AdamW.step", {true, true, false}},
+               {"aten::lerp_", {true, false, true}}};
+    g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("pretend");
+    EchId hbm = ech_trace_builder_memory(b, "hbm"), core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0), of[3];
+    const EchRole roles[3] = {ECH_ROLE_PARAMETER, ECH_ROLE_OPTIMIZER, ECH_ROLE_WEIGHT_COPY};
+    for (size_t i = 0; i < G_N_ELEMENTS(of); i++) {
+        EchBuffer buffer = ech_buffer_init();
+        buffer.name = ech_trace_builder_string(b, "array", -1);
+        buffer.memory = hbm;
+        buffer.role = (uint8_t)(i == 2 && !copy ? ECH_ROLE_OPTIMIZER : roles[i]);
+        buffer.bytes = BYTES;
+        buffer.resident = true;
+        of[i] = ech_trace_builder_buffer(b, buffer);
+    }
+    for (size_t i = 0; i < STEPS * G_N_ELEMENTS(ops); i++) {
+        EchOp o = ech_op_init(ECH_OP_KERNEL);
+        o.name = ech_trace_builder_string(b, "kernel", -1);
+        o.stack = ech_trace_builder_string(b, ops[i % G_N_ELEMENTS(ops)].stack, -1);
+        o.queue = core;
+        (void)ech_trace_builder_op(b, o);
+        for (size_t k = 0; k < G_N_ELEMENTS(of); k++)
+            for (int writes = 0; writes < 2 && ops[i % G_N_ELEMENTS(ops)].uses[k]; writes++)
+                ech_trace_builder_use(b, of[k], writes ? ECH_WRITE : ECH_READ, BYTES, ECH_PATTERN_STREAM, ECH_KNOWN);
+    }
+    GError *error = NULL;
+    EchTrace *trace = ech_trace_builder_finish(b, &error);
+    ck_assert_ok(trace != NULL, error);
+    return trace;
+}
+
+/* Copies of weights wait on the host, one at a time on the device, of programs that have such. */
+START_TEST(averages)
+{
+    GError *error = NULL;
+    g_autofree char *folder = g_dir_make_tmp("echelon-advise-XXXXXX", NULL), *path = g_build_filename(folder, "step.ech", NULL);
+    for (int copy = 0; copy < 2; copy++) {
+        g_autoptr(EchTrace) trace = averaged(copy);
+        ck_assert_ok(ech_trace_file_write(trace, path, &error), error);
+        const EchExperimentOverrides overrides = {.trace = path, .device = "h100-sxm"};
+        g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+        ck_assert_ok(experiment != NULL, error);
+        g_autoptr(EchAdvice) advice = advise_on(experiment, "600MiB", 1);
+        size_t told = 0;
+        for (size_t i = 0; i < advice->n; i++)
+            told += strstr(advice->rows[i].options, "--pass offload:what=saved,names=weight_copy") != NULL;
+        ck_assert_int_eq(told > 0, copy);
+        if (copy) {
+            const EchAdviceRow *row = row_of(advice, "averages_on_host");
+            ck_assert_uint_eq(row->run.host, (EchBytes)256 << 20);
+            ck_assert(strstr(row->in_code, "ema.step(model.parameters())"));
+        }
+    }
+    g_unlink(path);
+    g_rmdir(folder);
+}
+END_TEST
+
 /* A program that differentiates nothing has nothing to make again, and no optimizer. */
 START_TEST(no_backward_pass)
 {
@@ -370,6 +437,7 @@ int main(void)
     tcase_add_test(tcase, less_than_is_live);
     tcase_add_test(tcase, checkpoints_of_its_own);
     tcase_add_test(tcase, words_of_tensorflow);
+    tcase_add_test(tcase, averages);
     tcase_add_test(tcase, no_backward_pass);
     tcase_add_loop_test(tcase, nearly, 0, G_N_ELEMENTS(near_it));
     tcase_add_test(tcase, jobs);
