@@ -305,15 +305,22 @@ static EchTrace *averaged(bool copy)
         buffer.memory = hbm;
         buffer.role = (uint8_t)(i == 2 && !copy ? ECH_ROLE_OPTIMIZER : roles[i]);
         buffer.bytes = BYTES;
-        buffer.resident = true;
+        buffer.resident = i < 2;
         of[i] = ech_trace_builder_buffer(b, buffer);
     }
+    EchOp alloc = ech_op_init(ECH_OP_ALLOC);
+    alloc.target = of[2];
+    alloc.bytes = BYTES;
+    alloc.queue = ech_trace_builder_queue(b, "allocator", ECH_QUEUE_HOST, 0);
+    (void)ech_trace_builder_op(b, alloc);
     for (size_t i = 0; i < STEPS * G_N_ELEMENTS(ops); i++) {
         EchOp o = ech_op_init(ECH_OP_KERNEL);
         o.name = ech_trace_builder_string(b, "kernel", -1);
         o.stack = ech_trace_builder_string(b, ops[i % G_N_ELEMENTS(ops)].stack, -1);
         o.queue = core;
         (void)ech_trace_builder_op(b, o);
+        if (i % G_N_ELEMENTS(ops) < 2) /* long enough for copies out and back */
+            ech_trace_builder_work(b, ECH_WORK_MATRIX, ECH_DTYPE_BF16, (uint64_t)1e14, ECH_KNOWN);
         for (size_t k = 0; k < G_N_ELEMENTS(of); k++)
             for (int writes = 0; writes < 2 && ops[i % G_N_ELEMENTS(ops)].uses[k]; writes++)
                 ech_trace_builder_use(b, of[k], writes ? ECH_WRITE : ECH_READ, BYTES, ECH_PATTERN_STREAM, ECH_KNOWN);

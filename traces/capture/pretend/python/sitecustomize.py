@@ -232,7 +232,7 @@ class _Recorder:
     def record_memory(self):
         record = self.history
         try:
-            record(enabled="all", context="all", stacks="python")
+            record(enabled="all", context="alloc", stacks="python")
         except TypeError:
             record(True, trace_alloc_max_entries=1 << 24, trace_alloc_record_context=True)  # before 2.1
         import atexit
