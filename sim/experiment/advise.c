@@ -19,6 +19,9 @@
 
 #include <string.h>
 
+/* Attention's scores are told from one part in SCORES of what is needed on. */
+enum { SCORES = 8 };
+
 /* Lines that hold less than one part in TRIFLE of what the first one does are not told. */
 enum { MOST_DEVICES = 3, MOST_LINES = 5, TRIFLE = 100 };
 
@@ -369,6 +372,7 @@ typedef struct {
     bool trains;            /* PyTorch has a backward pass to run, or an optimizer; */
     bool twice;             /* and differentiates a gradient, too; */
     bool lists;             /* and its optimizer takes all parameters at once. */
+    bool attends;           /* Much of what it holds is attention's scores. */
     bool averages;          /* There are copies of weights that it brings up to date. */
     bool several;           /* It runs on several devices. */
     guint step;             /* Of its whole steps the one that times are of, from 0. */
@@ -1101,6 +1105,29 @@ static char *lines_of(const EchResult *result)
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
 
+/* What softmax makes in modules that attend by themselves, in bytes of what hbm holds at its fullest. */
+static EchBytes scores_held(const EchResult *result)
+{
+    const EchTrace *trace = result->trace;
+    EchReport report = ech_result_report(result);
+    const EchMemoryRun *memory = ech_report_memory(result->run, "hbm");
+    size_t n = 0;
+    g_autofree EchHolder *holders = memory ? ech_report_holders(&report, "hbm", memory->peak_at, &n) : NULL;
+    g_autofree bool *is_score = g_new0(bool, ech_trace_n_buffers(trace) + 1);
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        const char *stack = op->kind == ECH_OP_KERNEL ? ech_trace_string(trace, op->stack) : "";
+        if (!strstr(stack, "aten::_softmax\n") || !strstr(stack, ECH_RANGE_MODULE) || strstr(stack, "aten::scaled_dot_product_attention"))
+            continue;
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
+            is_score[ech_trace_uses(trace)[u].buffer] |= ech_trace_uses(trace)[u].access == ECH_WRITE;
+    }
+    EchBytes bytes = 0;
+    for (size_t i = 0; i < n; i++)
+        bytes = ech_bytes_add(bytes, is_score[holders[i].buffer] ? holders[i].bytes : 0);
+    return bytes;
+}
+
 /* The argument of the program that the largest array belongs to whose place a result could take ("state" of "2 arguments (state['w'][0] and others, ..."); NULL
  * where none is named. */
 static char *undonated_of(const EchProgram *program, JsonArray *remarks)
@@ -1139,7 +1166,7 @@ static void tell_step(Advise *a, JsonObject *run, GPtrArray *said)
 }
 
 /* What is said of the run as it is. @run: in as much memory as it wants; @here: in what there is. */
-static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *program, JsonObject *run, JsonObject *here, const char *lines)
+static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *program, JsonObject *run, JsonObject *here, const char *lines, const char *scores)
 {
     a->advice->blocks = ech_modules_repeated(trace);
     g_autoptr(GPtrArray) said = ech_explain_run(run);
@@ -1154,6 +1181,8 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
         g_ptr_array_add(said, g_strdup("It has no backward pass, for which jax.checkpoint would make activations again."));
     if (lines)
         g_ptr_array_add(said, g_strdup(lines));
+    if (a->attends)
+        g_ptr_array_add(said, g_strdup_printf("Softmax makes %s of that, of all pairs of positions: " ECH_TORCH_SDPA " keeps no such array.", scores));
     const char *went_on = ech_member_text(here, "went_on_when_captured");
     if (went_on)
         g_ptr_array_add(said, g_strdup(went_on));
@@ -1186,7 +1215,9 @@ static char *measures_to_capture(const Advise *a, const EchTrace *trace, const c
         wide |= gpu.operand_bytes >= 4;
         narrow |= gpu.operand_bytes < 4;
     }
-    g_autoptr(GString) asked = g_string_new(wide && !narrow ? "autocast" : NULL);
+    g_autoptr(GString) asked = g_string_new(a->attends ? "sdpa" : NULL);
+    if (wide && !narrow)
+        g_string_append_printf(asked, "%sautocast", asked->len > 0 ? ", " : "");
     if (!generated)
         g_string_append_printf(asked, "%scompile", asked->len > 0 ? ", " : "");
     return asked->len > 0 ? g_string_free(g_steal_pointer(&asked), FALSE) : NULL;
@@ -1267,6 +1298,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     }
     g_autoptr(JsonNode) roomy_node = NULL;
     g_autofree char *lines = advice->base.fits ? lines_of(result) : NULL;
+    EchBytes scores = advice->base.fits && a->pytorch ? scores_held(result) : 0;
     if (!advice->base.fits) {
         EchCase *roomy = vary_memory(a->base, ROOMY, error);
         g_autoptr(EchResult) whole = roomy ? ech_experiment_run_case(a->experiment, roomy, error) : NULL;
@@ -1275,6 +1307,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
             return false;
         roomy_node = json_of(whole);
         lines = lines_of(whole);
+        scores = a->pytorch ? scores_held(whole) : 0;
         EchBytes planned = advice->base.hbm;
         bool compiled = ech_member_bool(ech_member_object(ech_member_object(json_node_get_object(node), "needs"), "hbm"), "planned");
         advice->base = run_of(a, json_node_get_object(roomy_node));
@@ -1282,7 +1315,9 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         advice->base.hbm = compiled ? planned : advice->base.hbm;
     }
     advice->live_fits = advice->base.hbm <= advice->available;
-    tell_base(a, result->trace, result->program, json_node_get_object(roomy_node ? roomy_node : node), json_node_get_object(node), lines);
+    a->attends = scores > advice->base.hbm / SCORES;
+    g_autofree char *scores_text = ech_format_bytes(scores);
+    tell_base(a, result->trace, result->program, json_node_get_object(roomy_node ? roomy_node : node), json_node_get_object(node), lines, scores_text);
     *ret = g_steal_pointer(&result);
     return true;
 }

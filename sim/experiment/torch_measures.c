@@ -13,6 +13,8 @@ static const EchTorchMeasure measures[] = {
      "model.to(torch.bfloat16) before the optimizer is made"},
     {"float32_matmul_precision", "high|medium", false, "products of float32 in TF32 (high), or in bfloat16 where torch.compile has them so (medium)",
      "torch.set_float32_matmul_precision(\"high\")"},
+    {"sdpa", NULL, false, "attention by PyTorch's own kernels, which keep no array of all scores (models of transformers and timm that have both)",
+     ECH_TORCH_SDPA},
     {"compile", "default|reduce-overhead|max-autotune|max-autotune-no-cudagraphs", false, "torch.compile of the outermost modules (default, or another mode)",
      "model.compile(mode=\"default\")"},
     {"checkpoint", "*", false, "torch.utils.checkpoint around modules, like checkpoint=blocks.*+head; around repeated blocks where none are named",

@@ -938,11 +938,24 @@ class Block(nn.Module):
         return x + self.down(F.gelu(self.up(self.norm(x))))
 
 
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fused_attn = by_hand == "sdpa"
+        self.qkv = nn.Linear(512, 3 * 512)
+
+    def forward(self, x):
+        q, k, v = self.qkv(x).unflatten(2, (3, 8, 64)).permute(2, 0, 3, 1, 4)
+        out = F.scaled_dot_product_attention(q, k, v) if self.fused_attn else (q * 0.125 @ k.transpose(2, 3)).softmax(-1) @ v
+        return out.transpose(1, 2).flatten(2)
+
+
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
         self.first = nn.Conv2d(3, 512, 8, 8)
         self.stages = nn.ModuleList([nn.Sequential(Block(), Block()), nn.Sequential(Block(), Block())])
+        self.attention = Attention()
         self.head = nn.Linear(512, 1000)
 
     def forward(self, images):
@@ -950,7 +963,7 @@ class Model(nn.Module):
         for stage in self.stages:
             for block in stage:
                 x = checkpoint(block, x, use_reentrant=False) if by_hand == "checkpoint" else block(x)
-        return self.head(x.mean(1))
+        return self.head(self.attention(x).mean(1))
 
 
 model, images = Model().cuda(), torch.randn(16, 3, 128, 128, device="cuda")
@@ -975,7 +988,7 @@ for _ in range(3):
     step.step()
     step.zero_grad()
 PY
-for measure in autocast bfloat16 channels_last checkpoint compile float32_matmul_precision foreach=false fused save_on_cpu; do
+for measure in autocast bfloat16 channels_last checkpoint compile float32_matmul_precision foreach=false fused save_on_cpu sdpa; do
   [ $measure = compile ] && ! python3 -c 'import triton' 2>/dev/null && continue
   rm -f "$work"/hand.* "$work"/with.*.p*
   for how in hand with; do

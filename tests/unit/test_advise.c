@@ -285,25 +285,30 @@ START_TEST(words_of_tensorflow)
 }
 END_TEST
 
-/* Two steps of a weight with an optimizer's state and, where @copy, a copy of it that is brought up to date by it, of 256 MiB each. */
-static EchTrace *averaged(bool copy)
+/* Two steps of a weight with an optimizer's state and, where @copy, a copy of it that is brought up to date by it, of 256 MiB each; else what softmax makes,
+ * which is no longer there where @flash. */
+static EchTrace *averaged(bool copy, bool flash)
 {
     enum { STEPS = 2, BYTES = 256 << 20 };
-    static const struct {
+    const struct {
         const char *stack;
         bool uses[3]; /* weight, state, copy */
     } ops[] = {{"aten::linear\nnn.Module: Net", {true, false, false}},
                {"autograd::engine::evaluate_function: AddmmBackward0", {true, false, false}},
                {"aten::_fused_adamw_\nOptimizer.step#AdamW.step", {true, true, false}},
-               {"aten::lerp_", {true, false, true}}};
+               {copy    ? "aten::lerp_"
+                : flash ? "aten::_softmax\naten::scaled_dot_product_attention\nnn.Module: Net"
+                        : "aten::_softmax\naten::softmax\nnn.Module: Net",
+                {true, false, true}}};
     g_autoptr(EchTraceBuilder) b = ech_trace_builder_new("pretend");
+    ech_trace_builder_set_property(b, "pretended_device", "h100-sxm");
     EchId hbm = ech_trace_builder_memory(b, "hbm"), core = ech_trace_builder_queue(b, "core", ECH_QUEUE_COMPUTE, 0), of[3];
     const EchRole roles[3] = {ECH_ROLE_PARAMETER, ECH_ROLE_OPTIMIZER, ECH_ROLE_WEIGHT_COPY};
     for (size_t i = 0; i < G_N_ELEMENTS(of); i++) {
         EchBuffer buffer = ech_buffer_init();
         buffer.name = ech_trace_builder_string(b, "array", -1);
         buffer.memory = hbm;
-        buffer.role = (uint8_t)(i == 2 && !copy ? ECH_ROLE_OPTIMIZER : roles[i]);
+        buffer.role = (uint8_t)(i == 2 && !copy ? ECH_ROLE_ACTIVATION : roles[i]);
         buffer.bytes = BYTES;
         buffer.resident = i < 2;
         of[i] = ech_trace_builder_buffer(b, buffer);
@@ -322,7 +327,7 @@ static EchTrace *averaged(bool copy)
         if (i % G_N_ELEMENTS(ops) < 2) /* long enough for copies out and back */
             ech_trace_builder_work(b, ECH_WORK_MATRIX, ECH_DTYPE_BF16, (uint64_t)1e14, ECH_KNOWN);
         for (size_t k = 0; k < G_N_ELEMENTS(of); k++)
-            for (int writes = 0; writes < 2 && ops[i % G_N_ELEMENTS(ops)].uses[k]; writes++)
+            for (int writes = 0; writes < (k == 0 && i % G_N_ELEMENTS(ops) != 2 ? 1 : 2) && ops[i % G_N_ELEMENTS(ops)].uses[k]; writes++)
                 ech_trace_builder_use(b, of[k], writes ? ECH_WRITE : ECH_READ, BYTES, ECH_PATTERN_STREAM, ECH_KNOWN);
     }
     GError *error = NULL;
@@ -337,7 +342,7 @@ START_TEST(averages)
     GError *error = NULL;
     g_autofree char *folder = g_dir_make_tmp("echelon-advise-XXXXXX", NULL), *path = g_build_filename(folder, "step.ech", NULL);
     for (int copy = 0; copy < 2; copy++) {
-        g_autoptr(EchTrace) trace = averaged(copy);
+        g_autoptr(EchTrace) trace = averaged(copy, false);
         ck_assert_ok(ech_trace_file_write(trace, path, &error), error);
         const EchExperimentOverrides overrides = {.trace = path, .device = "h100-sxm"};
         g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
@@ -352,6 +357,28 @@ START_TEST(averages)
             ck_assert_uint_eq(row->run.host, (EchBytes)256 << 20);
             ck_assert(strstr(row->in_code, "ema.step(model.parameters())"));
         }
+    }
+    g_unlink(path);
+    g_rmdir(folder);
+}
+END_TEST
+
+/* What attention keeps of all pairs of positions, and what does without, where PyTorch's own kernels do not attend already. */
+START_TEST(attends)
+{
+    GError *error = NULL;
+    g_autofree char *folder = g_dir_make_tmp("echelon-advise-XXXXXX", NULL), *path = g_build_filename(folder, "step.ech", NULL);
+    for (int kind = 0; kind < 3; kind++) {
+        g_autoptr(EchTrace) trace = averaged(kind == 0, kind == 1);
+        ck_assert_ok(ech_trace_file_write(trace, path, &error), error);
+        const EchExperimentOverrides overrides = {.trace = path, .device = "h100-sxm"};
+        g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+        ck_assert_ok(experiment != NULL, error);
+        g_autoptr(EchAdvice) advice = advise_on(experiment, "600MiB", 1);
+        g_autoptr(GString) text = ech_advice_text(advice, 0);
+        const char *said = strstr(text->str, "Softmax makes 256 MiB of that, of all pairs of positions: torch.nn.functional.scaled_dot_product_attention");
+        ck_assert_int_eq(said != NULL, kind == 2);
+        ck_assert_int_eq(g_strcmp0(advice->to_capture, "sdpa, compile") == 0, kind == 2);
     }
     g_unlink(path);
     g_rmdir(folder);
@@ -445,6 +472,7 @@ int main(void)
     tcase_add_test(tcase, checkpoints_of_its_own);
     tcase_add_test(tcase, words_of_tensorflow);
     tcase_add_test(tcase, averages);
+    tcase_add_test(tcase, attends);
     tcase_add_test(tcase, no_backward_pass);
     tcase_add_loop_test(tcase, nearly, 0, G_N_ELEMENTS(near_it));
     tcase_add_test(tcase, jobs);

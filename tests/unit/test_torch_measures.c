@@ -13,6 +13,7 @@ static const struct {
     {"autocast=float16,fused", NULL},
     {"checkpoint=blocks.*+head,compile=max-autotune,foreach=false", NULL},
     {"activation_memory_budget=0.5", NULL},
+    {"sdpa=flash", "'sdpa=flash': sdpa takes no value"},
     {"autocst", "there is no 'autocst'; did you mean 'autocast'?"},
     {"qqqqqqqqqq", "there is no 'qqqqqqqqqq'; expected one of autocast, "},
     {"", "there is no ''; expected one of"},

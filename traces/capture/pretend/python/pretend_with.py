@@ -288,6 +288,22 @@ class _ChannelsLast(_Measure):
     missing = "no module with convolutions was called"
 
 
+class _Attention(_Measure):
+    """By PyTorch's own kernels: transformers' models that compute all scores have a setting, timm's a word of each of their modules."""
+
+    def prepare(self, root):
+        for module in root.modules():
+            config = getattr(module, "config", None)
+            if getattr(config, "_attn_implementation", None) == "eager" and hasattr(module, "set_attn_implementation"):
+                module.set_attn_implementation("sdpa")
+                self.applies(type(module).__name__)
+            elif getattr(module, "fused_attn", True) is False:
+                module.fused_attn = True
+                self.applies(type(module).__name__)
+
+    missing = "no module was called that computes all scores and can do without"
+
+
 class _BucketView(_Measure):
     def wrapping(self, module, named):
         named["gradient_as_bucket_view"] = True
@@ -297,9 +313,9 @@ class _BucketView(_Measure):
 
 
 _KINDS = {"autocast": _Autocast, "bfloat16": _Bfloat16, "compile": _Compile, "checkpoint": _Checkpoint, "save_on_cpu": _SaveOnCpu, "fused": _Optimizer, "foreach": _Optimizer,
-          "float32_matmul_precision": _Float32, "activation_memory_budget": _Budget, "channels_last": _ChannelsLast, "gradient_as_bucket_view": _BucketView}
+          "float32_matmul_precision": _Float32, "activation_memory_budget": _Budget, "channels_last": _ChannelsLast, "sdpa": _Attention, "gradient_as_bucket_view": _BucketView}
 # Weights first, then what runs them; what is compiled last has all of that inside.
-_ORDER = ("channels_last", "bfloat16", "checkpoint", "activation_memory_budget", "compile")
+_ORDER = ("channels_last", "sdpa", "bfloat16", "checkpoint", "activation_memory_budget", "compile")
 
 
 def _changed(value, measures):
