@@ -73,6 +73,7 @@ typedef struct {
 /* With how many: as many as a batch has rows. */
 #define ROW_BY_ROW "batch:parts="
 #define LOSS "batch:what=loss"
+#define LOSS_IN_EIGHT LOSS ",parts=8"
 #define BY_LAYER_TPU "offload:what=arguments,overlap=true"
 
 /* With the name of the argument after it, where it is known. */
@@ -135,6 +136,9 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
     "the last layer and the loss for some rows at a time: use_liger_kernel=True of transformers' Trainer and TRL, "                                            \
     "liger_kernel.transformers.LigerFusedLinearCrossEntropyLoss()(head.weight, x, labels) in place of head and cross_entropy, torchtune's "                    \
     "LinearCrossEntropyLoss"
+#define LOSS_IN_EIGHTHS                                                                                                                                        \
+    "the last layer and the loss of an eighth of the rows at a time: h = x.detach().requires_grad_(); for a, b in zip(h.chunk(8), labels.chunk(8)): "          \
+    "(cross_entropy(head(a), b, reduction=\"sum\") / rows).backward(); then x.backward(h.grad)"
 #define ZERO_OPTIMIZER "torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW); DeepSpeed's ZeRO-1"
 #define SHARDS "before the optimizer is made, not DistributedDataParallel; DeepSpeed's ZeRO-"
 #define MIXED " (with mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16) in place of autocast less than is told)"
@@ -175,6 +179,7 @@ static const Measure measures[] = {
      ALWAYS},
     {"batch_in_two", "gradient accumulation in two", {"batch:parts=2", NULL}, 0, NULL, NULL, ACCUMULATE, NULL, ALWAYS},
     {"batch_in_four", "gradient accumulation in four", {"batch:parts=4", NULL}, 0, NULL, NULL, ACCUMULATE, NULL, ALWAYS},
+    {"loss_in_eight", "loss in eight parts", {LOSS_IN_EIGHT, NULL}, 0, NULL, NULL, LOSS_IN_EIGHTHS, NULL, ALWAYS},
     {"loss_in_parts", "loss in parts, with its logits", {LOSS, NULL}, 0, NULL, NULL, LOSS_IN_PARTS, NULL, ALWAYS},
     {"row_by_row", "micro-batches of one", {ROW_BY_ROW, NULL}, 0, NULL, NULL, ACCUMULATE, NULL, LAST},
     {"remat_blocks", "checkpoint each block", {BLOCKS, NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT, NULL, ALWAYS},

@@ -540,7 +540,8 @@ static EchTrace *fuse_run(const void *options, const EchDevice *device, EchTrace
         out = write_trace(p, in, diag, error);
     } else {
         ech_diag_remark(diag, "fuse: left the optimizer as it is: %s",
-                        p->on_host  ? "none of PyTorch's is recorded with what its kernels read and write"
+                        p->on_host                                                      ? "none of PyTorch's is recorded with what its kernels read and write"
+                        : ech_trace_says(in, "aten::_fused_", "\n" ECH_RANGE_OPTIMIZER) ? "it is one kernel already"
                         : p->others ? "it has no kind of one kernel on a GPU in PyTorch, as Adam, AdamW, Adagrad and SGD have"
                                     : "none of PyTorch's that takes all parameters at once is recorded with what its kernels read and write");
         out = ech_trace_ref(in);

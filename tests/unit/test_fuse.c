@@ -149,6 +149,26 @@ START_TEST(runs_on_host)
 }
 END_TEST
 
+/* What is one kernel already is said to be. */
+START_TEST(already)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    Made m = {.b = ech_test_begin(), .optimizer = NULL};
+    for (unsigned k = 0; k < N; k++)
+        m.parameters[k] = ech_test_buffer(m.b, "p", GB, ECH_ROLE_PARAMETER, true);
+    kernel(&m, "mm", m.parameters, NULL, NULL);
+    ech_trace_builder_peek_op(m.b, (EchId)ech_trace_builder_n_ops(m.b) - 1)->stack =
+        ech_trace_builder_string(m.b, "aten::_fused_adamw_\nOptimizer.step#AdamW.step", -1);
+    g_autoptr(EchTrace) in = ech_test_finish(m.b);
+    ech_trace_builder_free(m.b);
+    const char *const specs[] = {"fuse", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    ck_assert_ptr_eq(out, in);
+    ck_assert(ech_test_says(diag, "left the optimizer as it is: it is one kernel already"));
+}
+END_TEST
+
 /* No program of PyTorch's has loops: what has is left as it is, whole. */
 START_TEST(beside_a_loop)
 {
@@ -180,6 +200,7 @@ int main(void)
     tcase_add_loop_test(tcase, one_kernel, 0, G_N_ELEMENTS(cases));
     tcase_add_loop_test(tcase, runs_on_host, 0, G_N_ELEMENTS(on_host));
     tcase_add_loop_test(tcase, beside_a_loop, 0, 2);
+    tcase_add_test(tcase, already);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
