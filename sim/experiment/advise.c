@@ -139,6 +139,10 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
 #define LOSS_IN_EIGHTHS                                                                                                                                        \
     "the last layer and the loss of an eighth of the rows at a time: h = x.detach().requires_grad_(); for a, b in zip(h.chunk(8), labels.chunk(8)): "          \
     "(cross_entropy(head(a), b, reduction=\"sum\") / rows).backward(); then x.backward(h.grad)"
+#define LOSS_OF_PAIRS                                                                                                                                          \
+    "the loss of some rows of one side at a time against all of the other, and the other way round: A, B = a.detach().requires_grad_(), "                      \
+    "b.detach().requires_grad_(); for p, l in zip(A.chunk(8), labels.chunk(8)): (cross_entropy(p @ B.T, l, reduction=\"sum\") / rows).backward(); likewise "   \
+    "of B and A.T; then torch.autograd.backward([a, b], [A.grad, B.grad])"
 #define ZERO_OPTIMIZER "torch.distributed.optim.ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW); DeepSpeed's ZeRO-1"
 #define SHARDS "before the optimizer is made, not DistributedDataParallel; DeepSpeed's ZeRO-"
 #define MIXED " (with mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16) in place of autocast less than is told)"
@@ -983,6 +987,8 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL; /* a server's attention reads it where it is; what it keeps on the host is besides */
     if (a->serves && m->in_inference && (strcmp(m->in_inference, HOST_WEIGHTS) == 0 || strcmp(m->in_inference, HOST_SOME) == 0))
         return HOST_SERVED;
+    if (a->advice->of_pairs && m->in_pytorch && (has_pass(m, LOSS) || has_pass(m, LOSS_IN_EIGHT)))
+        return has_pass(m, BLOCKS) ? ECH_TORCH_CHECKPOINT "; and " LOSS_OF_PAIRS : LOSS_OF_PAIRS;
     if (a->tensorflow)
         return code_in_tensorflow(m);
     return !a->pytorch ? m->in_jax : a->trains ? m->in_pytorch : m->in_inference;
@@ -1259,8 +1265,9 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
     a->several = a->xla ? (uint64_t)result->program->partitions * result->program->replicas > 1 : has_collectives(result->trace);
     advice->margin = ech_remat_margin(result->trace);
-    advice->is_graph = a->pytorch && a->trains && ech_batch_is_of_graph(result->trace, result->device);
-    const char *rows = a->pytorch && a->trains && !advice->is_graph ? ech_trace_get_property(result->trace, ECH_TRACE_BATCH) : NULL;
+    if (a->pytorch && a->trains)
+        ech_batch_kind(result->trace, result->device, &advice->is_graph, &advice->of_pairs);
+    const char *rows = a->pytorch && a->trains && !advice->is_graph && !advice->of_pairs ? ech_trace_get_property(result->trace, ECH_TRACE_BATCH) : NULL;
     advice->batch = rows ? g_ascii_strtoull(rows, NULL, 10) : 0;
     const EchMemory *hbm = ech_device_memory(result->device, "hbm");
     if (!hbm) {
@@ -1841,6 +1848,12 @@ static void print_batch(GString *out, const EchAdvice *advice, unsigned columns)
             "Its rows are the nodes of one graph, and parts of it would lack one another's: gradients cannot be accumulated over them. Batches of nodes "
             "that bring their neighbours along (torch_geometric.loader.NeighborLoader) need less.",
             columns);
+    if (advice->of_pairs)
+        ech_text_wrap(out, "  ",
+                      "All rows of its batch are compared with all: a smaller batch, or parts of one whose gradients are accumulated, have another loss. What "
+                      "runs the model on parts of the batch, and the loss on all of it, needs less: GradCache, CachedMultipleNegativesRankingLoss of "
+                      "sentence-transformers.",
+                      columns);
     if (advice->batch == 0)
         return;
     g_autofree char *hbm = ech_format_bytes(advice->most.hbm), *time = ech_format_time(advice->most.makespan), *text = NULL;

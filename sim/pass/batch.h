@@ -15,6 +15,7 @@ typedef struct {
     bool *is_weights; /**< Per such buffer: it is a weight, a gradient or an optimizer's, or made of those alone. */
     bool *works;      /**< Per op: it works on such rows. */
     uint64_t rows;    /**< Of a batch; 0: not told. */
+    bool of_pairs;    /**< All rows are compared with all: by a product of what has rows on both sides, of as many rows as columns. */
     bool is_graph;    /**< Rows are nodes of one graph, which all steps are of: modules sum them up by an index that they are given, edges. */
 } EchBatch;
 
@@ -23,8 +24,8 @@ bool ech_batch_init(EchBatch *batch, const EchSurvey *survey);
 void ech_batch_clear(EchBatch *batch);
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(EchBatch, ech_batch_clear)
 
-/** EchBatch.is_graph of @trace. */
-bool ech_batch_is_of_graph(const EchTrace *trace, const EchDevice *device);
+/** EchBatch.is_graph and of_pairs of @trace. */
+void ech_batch_kind(const EchTrace *trace, const EchDevice *device, bool *ret_is_graph, bool *ret_of_pairs);
 
 /** @count of what has rows with @times as many: none is none, else one at least. */
 static inline uint64_t ech_batch_scaled(uint64_t count, double times)

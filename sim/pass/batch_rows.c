@@ -315,6 +315,36 @@ static bool is_graph(const EchBatch *b)
     return edges != ECH_NONE && stays(s, edges, first, last);
 }
 
+/* ---- pairs ---- */
+
+/* Whether op @op of no backward pass multiplies rows of a batch by such rows: by the batch's, or by several times as many (other devices', two views of each).
+ */
+static bool pairs_rows(const EchBatch *b, EchId op)
+{
+    const EchSurvey *s = b->s;
+    const EchOp *o = &s->ops[op];
+    EchGpuLaunch gpu;
+    if (b->rows < 2 || b->part[op] == ECH_PART_BACKWARD || b->part[op] == ECH_PART_OPTIMIZER || !ech_survey_has_products(s, op) ||
+        !ech_gpu_launch_parse(ech_trace_string(s->t, o->launch), &gpu) || gpu.batch != 1)
+        return false;
+    unsigned rows = 0, others = 0;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        bool has = b->has[ech_survey_used(s, u)], reads = s->uses[u].access == ECH_READ;
+        rows += reads && has;
+        others += reads && !has && s->buffers[ech_survey_used(s, u)].bytes > SMALL;
+    }
+    bool all = (gpu.m == b->rows && gpu.n % b->rows == 0) || (gpu.n == b->rows && gpu.m % b->rows == 0) || (gpu.m == gpu.n && gpu.m == 2 * b->rows);
+    return all && rows > 0 && others == 0;
+}
+
+static bool is_of_pairs(const EchBatch *b)
+{
+    bool is = false;
+    for (EchId i = 0; i < b->s->n && !is; i++)
+        is = pairs_rows(b, i);
+    return is;
+}
+
 bool ech_batch_init(EchBatch *batch, const EchSurvey *survey)
 {
     const EchSurvey *s = survey;
@@ -349,14 +379,17 @@ bool ech_batch_init(EchBatch *batch, const EchSurvey *survey)
     for (EchId a = 0; a < s->n_buffers; a++)
         any |= batch->has[a];
     batch->is_graph = is_graph(batch);
+    batch->of_pairs = is_of_pairs(batch);
     return any;
 }
 
-bool ech_batch_is_of_graph(const EchTrace *trace, const EchDevice *device)
+void ech_batch_kind(const EchTrace *trace, const EchDevice *device, bool *ret_is_graph, bool *ret_of_pairs)
 {
     g_auto(EchSurvey) s = {0};
     g_auto(EchBatch) b = {0};
-    return ech_survey_init(&s, trace, device) && ech_batch_init(&b, &s) && b.is_graph;
+    bool any = ech_survey_init(&s, trace, device) && ech_batch_init(&b, &s);
+    *ret_is_graph = any && b.is_graph;
+    *ret_of_pairs = any && b.of_pairs;
 }
 
 void ech_batch_clear(EchBatch *batch)
