@@ -188,6 +188,8 @@ void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out);
 char *ech_gpu_launch_change(const char *was, const EchGpuLaunch *launch) G_GNUC_WARN_UNUSED_RESULT;
 /** Lets what the launch says of the kernel stand over what was read of its name. */
 void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name);
+/** Elements of a list of tensors that a block of multi_tensor_apply takes at most (PyTorch 2.11 and 2.15, MultiTensorApply.cuh: kChunkSize). */
+#define ECH_GPU_LIST_CHUNK 65536
 /** Blocks of the grid and threads of a block; 0 where not known. */
 uint64_t ech_gpu_blocks(const EchGpuLaunch *launch);
 uint32_t ech_gpu_threads(const EchGpuLaunch *launch);

@@ -54,8 +54,6 @@ static uint64_t scaled(uint64_t amount, double share)
     return share >= 1 || amount > UINT64_C(1) << 62 ? amount : (uint64_t)llround((double)amount * share);
 }
 
-/* Elements of a list that a block of multi_tensor_apply takes at most (PyTorch, MultiTensorApply.cuh: kChunkSize). */
-#define CHUNK 65536
 /* What a thread of a kernel of which only the launch is known reads, and what it writes: one wide access. Assumed. */
 #define THREAD_BYTES 16
 
@@ -92,7 +90,7 @@ static bool grid_work(const EchGpuName *name, EchGpuLaunch *launch, EchItemWork 
     case ECH_GPU_OPTIMIZER:
         if (name->lists == 0 || threads == 0)
             return false;
-        launch->elements = ech_bytes_mul(ech_gpu_blocks(launch), CHUNK);
+        launch->elements = ech_bytes_mul(ech_gpu_blocks(launch), ECH_GPU_LIST_CHUNK);
         launch->operand_bytes = (uint32_t)each;
         set_traffic(ret, ech_bytes_mul(launch->elements, each * name->lists_read), ech_bytes_mul(launch->elements, each * name->lists_written), ECH_INFERRED);
         return true;

@@ -406,9 +406,9 @@ typedef struct {
     double tensors, blocks;
 } Listed;
 
-/* Elements of a block; lists; blocks of a launch at most, and tensors by lists (PyTorch 2.11 and 2.15, ATen/native/cuda/MultiTensorApply.cuh; the latter's
+/* Lists; blocks of a launch at most, and tensors by lists (PyTorch 2.11 and 2.15, ATen/native/cuda/MultiTensorApply.cuh; the latter's
  * larger ones where the driver takes so many arguments). Where a scalar goes with each tensor of one list, it is some fewer. */
-enum { CHUNK = 65536, LISTS = 5, SMALL_BLOCKS = 320, LARGE_BLOCKS = 2240 };
+enum { LISTS = 5, SMALL_BLOCKS = 320, LARGE_BLOCKS = 2240 };
 static const uint16_t small_tensors[LISTS] = {110, 64, 48, 36, 30}, large_tensors[LISTS] = {770, 448, 336, 252, 210};
 
 /* Whether kernel @op goes over lists of tensors. */
@@ -437,7 +437,7 @@ static Listed listed_by(Writer *w, EchId op, bool more, const EchGpuName *name, 
         if (!more || w->listed[use->buffer] != op) { /* else the tensor goes on from there */
             EchBytes elements = d->s->buffers[use->buffer].bytes / each;
             of.tensors += share / lists;
-            of.blocks += ceil((double)(d->most > 0 ? elements : part_of(d, elements)) / CHUNK) * share / lists;
+            of.blocks += ceil((double)(d->most > 0 ? elements : part_of(d, elements)) / ECH_GPU_LIST_CHUNK) * share / lists;
         }
         w->listed[use->buffer] = op + 1;
     }
