@@ -97,5 +97,5 @@ $ echelon advise traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4600MiB --step last | sed -n '/On several/,/^$/p'
   On several of this device
-   8  eight, all split (FSDP, ZeRO-3)      4.27 GiB         -  18.8 ms    x1.594
+   9  eight, all split (FSDP, ZeRO-3)      4.27 GiB         -  18.8 ms    x1.594
 
