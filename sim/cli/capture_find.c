@@ -16,7 +16,8 @@
 /* What is looked for. */
 typedef struct {
     char *name, *hole;       /* "length", "{length}" */
-    uint64_t from, to, step; /* step 0: not said */
+    uint64_t from, to, step; /* in units of the last decimal; step 0: not said */
+    unsigned decimals;       /* of all numbers: 2 of 0.5..0.95 */
 } Find;
 
 static void find_clear(Find *find)
@@ -48,7 +49,37 @@ static void try_free(void *data)
 
 /* ---- words ---- */
 
-/* "length=512..65536:128" */
+/* Decimals behind the point, @most of them at most. False where @text is no such number. */
+static bool count_decimals(const char *text, unsigned most, unsigned *decimals)
+{
+    static const char digits[] = "0123456789";
+    size_t whole = strspn(text, digits), part = text[whole] == '.' ? strspn(text + whole + 1, digits) : 0;
+    *decimals = MAX(*decimals, (unsigned)part);
+    return whole > 0 && text[whole + (part > 0 ? part + 1 : 0)] == '\0' && part <= most;
+}
+
+/* "0.5" with 2 decimals is 50. */
+static bool read_number(const char *text, unsigned decimals, uint64_t *ret)
+{
+    const char *point = strchr(text, '.');
+    g_autoptr(GString) all = g_string_new_len(text, point ? point - text : (gssize)strlen(text));
+    g_string_append(all, point ? point + 1 : "");
+    for (size_t have = point ? strlen(point + 1) : 0; have < decimals; have++)
+        g_string_append_c(all, '0');
+    return ech_parse_u64(all->str, ret, NULL);
+}
+
+/* As it was written; owned by the caller. */
+static char *number_text(const Find *find, uint64_t number)
+{
+    uint64_t unit = 1;
+    for (unsigned i = 0; i < find->decimals; i++)
+        unit *= 10;
+    return find->decimals == 0 ? g_strdup_printf("%" G_GUINT64_FORMAT, number)
+                               : g_strdup_printf("%" G_GUINT64_FORMAT ".%0*" G_GUINT64_FORMAT, number / unit, (int)find->decimals, number % unit);
+}
+
+/* "length=512..65536:128", "share=0.5..0.95" */
 static bool read_find(const char *text, Find *ret, GError **error)
 {
     const char *equals = strchr(text, '='), *dots = equals ? strstr(equals, "..") : NULL, *colon = dots ? strchr(dots, ':') : NULL;
@@ -57,11 +88,16 @@ static bool read_find(const char *text, Find *ret, GError **error)
     ret->hole = g_strdup_printf("{%s}", ret->name);
     g_autofree char *from = dots ? g_strndup(equals + 1, (gsize)(dots - equals - 1)) : NULL,
                     *to = dots ? g_strndup(dots + 2, colon ? (gsize)(colon - dots - 2) : strlen(dots + 2)) : NULL;
-    bool numbers = named && dots && ech_parse_u64(from, &ret->from, NULL) && ech_parse_u64(to, &ret->to, NULL) &&
-                   (!colon || (ech_parse_u64(colon + 1, &ret->step, NULL) && ret->step > 0));
+    enum { LEAST = 2, MOST = 6 };
+    bool numbers = named && dots && count_decimals(from, MOST, &ret->decimals) && count_decimals(to, MOST, &ret->decimals) &&
+                   (!colon || count_decimals(colon + 1, MOST, &ret->decimals));
+    ret->decimals = ret->decimals > 0 ? MAX(ret->decimals, LEAST) : 0; /* hundredths, where a tenth is told */
+    numbers = numbers && read_number(from, ret->decimals, &ret->from) && read_number(to, ret->decimals, &ret->to) &&
+              (!colon || (read_number(colon + 1, ret->decimals, &ret->step) && ret->step > 0));
     if (!numbers || ret->from == 0 || ret->from >= ret->to || ret->to > UINT32_MAX) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
-                    "--find: '%s': expected NAME=FROM..TO or NAME=FROM..TO:STEP, whole numbers from 1 on, the smaller first: length=512..65536:128", text);
+                    "--find: '%s': expected NAME=FROM..TO or NAME=FROM..TO:STEP, numbers above 0, the smaller first: length=512..65536:128, share=0.5..0.95",
+                    text);
         return false;
     }
     return true;
@@ -71,7 +107,7 @@ static bool read_find(const char *text, Find *ret, GError **error)
 static char *filled(const char *text, const Find *find, uint64_t number, bool *ret_any)
 {
     g_auto(GStrv) parts = g_strsplit(text, find->hole, -1);
-    g_autofree char *shown = g_strdup_printf("%" G_GUINT64_FORMAT, number);
+    g_autofree char *shown = number_text(find, number);
     *ret_any |= g_strv_length(parts) > 1;
     return *parts ? g_strjoinv(shown, parts) : g_strdup("");
 }
@@ -182,7 +218,7 @@ static bool says_short(const char *log)
 /* Captures with @number. NULL: it was not run, and *ret_code says with what to end. */
 static Try *try_number(int argc, char **argv, int option, const Find *find, uint64_t number, int *ret_code)
 {
-    g_autofree char *mark = g_strdup_printf(".%" G_GUINT64_FORMAT, number);
+    g_autofree char *shown = number_text(find, number), *mark = g_strconcat(".", shown, NULL);
     g_auto(GStrv) words = words_of(argc, argv, option, find, number);
     Try *t = g_new0(Try, 1);
     t->number = number;
@@ -257,9 +293,8 @@ static char *memory_words(const Try *t)
 /* As it is known; the search goes on. */
 static void tell_try(const Find *find, const Try *t)
 {
-    g_autofree char *outcome = outcome_words(t), *memory = memory_words(t), *time = time_words(t);
-    fprintf(stderr, "echelon capture: %s %" G_GUINT64_FORMAT ": %s%s%s%s%s\n", find->name, t->number, outcome, *memory ? ", " : "", memory, *time ? ", " : "",
-            time);
+    g_autofree char *number = number_text(find, t->number), *outcome = outcome_words(t), *memory = memory_words(t), *time = time_words(t);
+    fprintf(stderr, "echelon capture: %s %s: %s%s%s%s%s\n", find->name, number, outcome, *memory ? ", " : "", memory, *time ? ", " : "", time);
 }
 
 /* The end of what the command printed. */
@@ -286,23 +321,22 @@ static int by_number(gconstpointer a, gconstpointer b)
 static void tell_answer(const Find *find, const Try *fits, const Try *lacks, bool interrupted, GString *out)
 {
     const char *name = find->name;
+    g_autofree char *from = number_text(find, find->from), *to = number_text(find, find->to);
     const EchCaptured *c = fits ? &fits->captured : &lacks->captured;
     if (interrupted)
         g_string_append(out, "Interrupted before all that lies between was tried.\n");
     if (interrupted && (!fits || !lacks))
         return;
     if (!fits || !lacks)
-        g_string_append_printf(out,
-                               "%s %s with %s %" G_GUINT64_FORMAT " %s %" G_GUINT64_FORMAT "; nothing between was tried, and what is asked for lies outside.\n",
-                               fits ? "It fits" : "It does not fit", c->device->name, name, find->from, fits ? "as with" : "nor with", find->to);
+        g_string_append_printf(out, "%s %s with %s %s %s %s; nothing between was tried, and what is asked for lies outside.\n",
+                               fits ? "It fits" : "It does not fit", c->device->name, name, from, fits ? "as with" : "nor with", to);
     else {
         g_autofree char *memory = memory_words(fits), *time = time_words(fits), *other = outcome_words(lacks);
-        g_string_append_printf(out, "%s %s with which it fits %s: %" G_GUINT64_FORMAT, fits->number < lacks->number ? "Largest" : "Least", name,
-                               c->device->name, fits->number);
+        g_autofree char *found = number_text(find, fits->number), *beyond = number_text(find, lacks->number);
+        g_string_append_printf(out, "%s %s with which it fits %s: %s", fits->number < lacks->number ? "Largest" : "Least", name, c->device->name, found);
         if (*memory || *time)
             g_string_append_printf(out, " (%s%s%s)", memory, *memory && *time ? ", " : "", time);
-        g_string_append_printf(out, ". With %" G_GUINT64_FORMAT " it %s%s%s.\n", lacks->number, other,
-                               lacks->outcome == FAILED ? ", not for want of memory that it says: see " : "",
+        g_string_append_printf(out, ". With %s it %s%s%s.\n", beyond, other, lacks->outcome == FAILED ? ", not for want of memory that it says: see " : "",
                                lacks->outcome == FAILED ? lacks->captured.log : "");
     }
 }
@@ -331,8 +365,8 @@ static void tell_table(const Find *find, GPtrArray *tries, GString *out)
     int width = MAX((int)strlen(find->name), 10);
     for (guint i = 0; i < tries->len; i++) {
         const Try *t = tries->pdata[i];
-        g_autofree char *outcome = outcome_words(t), *memory = memory_words(t), *time = time_words(t),
-                        *line = g_strdup_printf("  %*" G_GUINT64_FORMAT "  %-22s  %-24s  %s", width, t->number, outcome, memory, time);
+        g_autofree char *number = number_text(find, t->number), *outcome = outcome_words(t), *memory = memory_words(t), *time = time_words(t),
+                        *line = g_strdup_printf("  %*s  %-22s  %-24s  %s", width, number, outcome, memory, time);
         g_string_append_printf(out, "%s\n", g_strchomp(line));
     }
 }
@@ -382,8 +416,9 @@ static bool search_all(Search *search, int argc, char **argv, int option, const 
     if (!look_at(search, argc, argv, option, find, find->from, ret_code))
         return false;
     if (search->lacks && search->lacks->outcome == FAILED) {
-        fprintf(stderr, "echelon capture: with %s %" G_GUINT64_FORMAT " already the command fails, not for want of memory; it printed (%s):\n", find->name,
-                find->from, search->lacks->captured.log);
+        g_autofree char *from = number_text(find, find->from);
+        fprintf(stderr, "echelon capture: with %s %s already the command fails, not for want of memory; it printed (%s):\n", find->name, from,
+                search->lacks->captured.log);
         tell_log(search->lacks);
         *ret_code = search->lacks->captured.code;
         return false;

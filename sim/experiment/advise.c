@@ -86,6 +86,7 @@ enum { WORTH = 100 };
 #define MOST_AGAIN 0.6
 static const char again_whole[] = "remat_and_arguments", again_by_layer[] = "remat_and_arguments_by_layer";
 static const char fetched_later[] = "schedule"; /* of what waits on the host already */
+static const char parts_in_turn[] = "parts_in_turn", weights_ahead[] = "weights_ahead";
 static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_products[] = "offload_products";
 
 #define JAX_CHECKPOINT "jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False"
@@ -148,10 +149,12 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_prod
 #define MIXED " (with mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16) in place of autocast less than is told)"
 #define FULLY_SHARD "torch.distributed.fsdp.fully_shard(block) of each block, then of the model, " SHARDS "3" MIXED
 #define FULLY_SHARD_ONCE "torch.distributed.fsdp.fully_shard(block, reshard_after_forward=False) of each block, then of the model, " SHARDS "2" MIXED
-#define HOST_WEIGHTS "accelerate.cpu_offload(model, \"cuda\")"
-#define HOST_SOME                                                                                                                                              \
-    "from_pretrained(..., device_map=\"auto\", max_memory={0: ..., \"cpu\": ...}), or accelerate's infer_auto_device_map and dispatch_model; of vLLM and "     \
-    "SGLang --cpu-offload-gb"
+#define HOST_WEIGHTS "accelerate.cpu_offload(model, \"cuda\"); of a pipeline of diffusers pipe.enable_sequential_cpu_offload()"
+#define HOST_AHEAD                                                                                                                                             \
+    "diffusers.hooks.apply_group_offloading(model, onload_device=torch.device(\"cuda\"), offload_type=\"leaf_level\", use_stream=True), of any "               \
+    "torch.nn.Module; of a pipeline of diffusers pipe.enable_group_offload() with these"
+#define HOST_PARTS "pipe.enable_model_cpu_offload() of diffusers; else part.to(\"cuda\") before its calls and part.to(\"cpu\") behind them"
+#define HOST_SOME "from_pretrained(..., device_map=\"auto\", max_memory={0: ..., \"cpu\": ...}), or accelerate's infer_auto_device_map and dispatch_model"
 #define HOST_SERVED "--cpu-offload-gb, in GiB, of vLLM and SGLang"
 #define HOST_CACHE "a cache of transformers' with offloading=True, generate(cache_implementation=\"offloaded\")"
 
@@ -232,9 +235,13 @@ static const Measure measures[] = {
     {"arguments_by_layer", "arguments on host, layer by layer", {slice, BY_LAYER_TPU, NULL}, 1, NULL, BY_LAYER, NULL, NULL, ALWAYS},
     {"offload_arguments_overlapped", "arguments on host, overlapped", {"offload:what=arguments,overlap=true", prefetch, NULL}, 1, NULL, "", NULL, NULL, ALWAYS},
     {"weights_on_host", "weights and optimizer on host", {"fuse:where=host", "offload:what=arguments", NULL}, 0, NULL, NULL, CPU_OFFLOAD, NULL, ALWAYS},
-    {"inference_on_host", "weights on host", {"offload:what=arguments", NULL}, 0, NULL, NULL, NULL, HOST_WEIGHTS, ALWAYS},
-    {"some_on_host", "weights on host, as many as needed", {"offload:what=arguments", NULL}, 1, NULL, NULL, NULL, HOST_SOME, SHORT},
-    {"cache_on_host", "what is kept, a KV cache, on host", {"offload:what=saved", NULL}, 0, NULL, NULL, NULL, HOST_CACHE, ALWAYS},
+    {parts_in_turn, "parts on host, in turn", {"offload:what=parts,to=pageable", NULL}, 0, NULL, NULL, NULL, HOST_PARTS, ALWAYS},
+    {weights_ahead, "weights on host, fetched ahead", {"offload:what=arguments,each=true,overlap=true", NULL}, 0, NULL, NULL, NULL, HOST_AHEAD, ALWAYS},
+    {"inference_on_host", "weights on host", {"offload:what=arguments,each=true,to=pageable", NULL}, 0, NULL, NULL, NULL, HOST_WEIGHTS, ALWAYS},
+    {"some_on_host", "weights on host, as many as needed", {"offload:what=arguments,each=true,to=pageable", NULL}, 1, NULL, NULL, NULL, HOST_SOME, SHORT},
+    {"served_on_host", "weights on host", {"offload:what=arguments,each=true", NULL}, 0, NULL, NULL, NULL, HOST_SERVED, ALWAYS},
+    {"served_some_on_host", "weights on host, as many as needed", {"offload:what=arguments,each=true", NULL}, 1, NULL, NULL, NULL, HOST_SERVED, SHORT},
+    {"cache_on_host", "KV cache on host", {"offload:what=saved,names=*cache_utils.py*,overlap=true", NULL}, 0, NULL, NULL, NULL, HOST_CACHE, ALWAYS},
     {"blocks_and_two",
      "checkpoint each, accumulate in two",
      {BLOCKS, "batch:parts=2", NULL},
@@ -385,6 +392,7 @@ typedef struct {
     bool averages;          /* There are copies of weights that it brings up to date. */
     bool several;           /* It runs on several devices. */
     guint step;             /* Of its whole steps the one that times are of, from 0. */
+    bool before_last;       /* That is the last but one. */
     bool alone;             /* A step alone is asked for: times are those of the run. */
     bool remade;            /* XLA: the compiler made arrays again by itself. */
     double again;           /* XLA: ech_program_products_again() */
@@ -439,8 +447,9 @@ static EchAdviceRun run_of(const Advise *a, JsonObject *run)
                           .planned = need && ech_member_bool(need, "planned"),
                           .narrow = fits && narrow,
                           .hbm = here,
-                          .host = ech_bytes_add((EchBytes)ech_run_memory_bytes(run, "host"), hbm - here),
+                          .host = ech_bytes_add((EchBytes)(ech_run_memory_bytes(run, "host") + ech_run_memory_bytes(run, "pageable")), hbm - here),
                           .makespan = time_of(a, run),
+                          .whole = ech_member_int(run, "makespan_ps"),
                           .first = json_object_has_member(run, "brought_first_bytes") ? (EchBytes)ech_member_int(run, "brought_first_bytes") : 0,
                           .early = json_object_has_member(run, "fetched_early_bytes") ? (EchBytes)ech_member_int(run, "fetched_early_bytes") : 0,
                           .once = json_object_has_member(run, "again_at_once_bytes") ? (EchBytes)ech_member_int(run, "again_at_once_bytes") : 0};
@@ -645,6 +654,8 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     const EchAdviceRun before = t->row.run;
     t->last = t->tried;
     t->row.run = t->row.device ? run_of_device(a, run) : run_of(a, run);
+    if (strcmp(t->row.name, parts_in_turn) == 0 && a->advice->n_steps > 0 && t->row.run.makespan > 0)
+        t->row.run.makespan = a->advice->base.makespan + MAX(t->row.run.whole - a->advice->base.whole, 0) / (EchTime)a->advice->n_steps;
     if (t->row.captured)
         name_captured(t, run);
     if (t->row.captured && ech_member_bool(run, "ran_out_when_captured")) {
@@ -983,10 +994,9 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL;
     if ((compiled && !a->xla) || (of_blocks && !a->advice->blocks) || (!of_blocks && a->advice->blocks && g_str_has_prefix(first, remat)))
         return NULL; /* checkpoint() takes modules, not arrays */
-    if (a->serves && m->in_inference && strcmp(m->in_inference, HOST_CACHE) == 0)
-        return NULL; /* a server's attention reads it where it is; what it keeps on the host is besides */
-    if (a->serves && m->in_inference && (strcmp(m->in_inference, HOST_WEIGHTS) == 0 || strcmp(m->in_inference, HOST_SOME) == 0))
-        return HOST_SERVED;
+    bool of_servers = m->in_inference && strcmp(m->in_inference, HOST_SERVED) == 0;
+    if (m->in_inference && !m->in_pytorch && a->serves != of_servers)
+        return NULL; /* a server's attention reads its cache where it is; what it keeps on the host is besides */
     if (a->advice->of_pairs && m->in_pytorch && (has_pass(m, LOSS) || has_pass(m, LOSS_IN_EIGHT)))
         return has_pass(m, BLOCKS) ? ECH_TORCH_CHECKPOINT "; and " LOSS_OF_PAIRS : LOSS_OF_PAIRS;
     if (a->tensorflow)
@@ -1096,6 +1106,17 @@ static GArray *rows_by_line(const EchResult *result, GHashTable *by_line)
     return rows;
 }
 
+/* Whose weights it holds, of a program of several modules, in a sentence; NULL where there are no two. */
+static char *parts_of(const EchResult *result)
+{
+    EchReport report = ech_result_report(result);
+    const EchMemoryRun *memory = ech_report_memory(result->run, "hbm");
+    size_t n = 0;
+    g_autofree EchHolder *holders = memory ? ech_report_holders(&report, "hbm", memory->peak_at, &n) : NULL;
+    g_autofree char *parts = ech_report_parts(&report, holders, n);
+    return parts ? g_strdup_printf("Weights then, by who uses them: %s.", parts) : NULL;
+}
+
 /* What it holds in a sentence, without trifles; NULL where the program does not say. */
 static char *lines_of(const EchResult *result)
 {
@@ -1172,12 +1193,15 @@ static void tell_step(Advise *a, JsonObject *run, GPtrArray *said)
     g_autofree char *time = ech_format_time(a->advice->base.makespan);
     g_ptr_array_insert(said, (gint)MIN(said->len, 1u),
                        g_strdup_printf("Its last step%s, %zu of %zu, from %s, takes %s: times below are of that step, memory is of the whole.",
-                                       a->advice->number < a->advice->n_steps ? " with as large a batch as most" : "", a->advice->number, a->advice->n_steps,
-                                       a->advice->step, time));
+                                       a->before_last                           ? " but one"
+                                       : a->advice->number < a->advice->n_steps ? " with as large a batch as most"
+                                                                                : "",
+                                       a->advice->number, a->advice->n_steps, a->advice->step, time));
 }
 
 /* What is said of the run as it is. @run: in as much memory as it wants; @here: in what there is. */
-static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *program, JsonObject *run, JsonObject *here, const char *lines, const char *scores)
+static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *program, JsonObject *run, JsonObject *here, const char *parts, const char *lines,
+                      const char *scores)
 {
     a->advice->blocks = ech_modules_repeated(trace);
     g_autoptr(GPtrArray) said = ech_explain_run(run);
@@ -1190,6 +1214,8 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
                                      : "It makes activations again by itself (jax.checkpoint), and keeps products: a policy that keeps more is not tried."));
     if (a->advice->forward)
         g_ptr_array_add(said, g_strdup("It has no backward pass, for which jax.checkpoint would make activations again."));
+    if (parts)
+        g_ptr_array_add(said, g_strdup(parts));
     if (lines)
         g_ptr_array_add(said, g_strdup(lines));
     if (a->attends)
@@ -1240,6 +1266,11 @@ static void choose_step(Advise *a, const EchResult *result)
     size_t n, n_whole = 0;
     g_autofree EchTraceStep *steps = ech_trace_steps(result->trace, &n), *whole = result->whole ? ech_trace_steps(result->whole, &n_whole) : NULL;
     a->step = steps ? (guint)ech_trace_usual_step(steps, n) : 0;
+    /* A model's last call leaves nothing to any other: a cache on the host would go and not come back. */
+    const EchOp *mark = steps ? &ech_trace_ops(result->trace)[steps[n - 1].mark] : NULL;
+    a->before_last =
+        n > 2 && a->step + 1 == n && steps[n - 2].rows == steps[n - 1].rows && ech_mark_is_module_call(ech_trace_string(result->trace, mark->name));
+    a->step -= a->before_last;
     if (steps && whole && steps[a->step].rows != whole[ech_trace_usual_step(whole, n_whole)].rows)
         a->advice->batch = 0;
 }
@@ -1309,7 +1340,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         return false;
     }
     g_autoptr(JsonNode) roomy_node = NULL;
-    g_autofree char *lines = advice->base.fits ? lines_of(result) : NULL;
+    g_autofree char *lines = advice->base.fits ? lines_of(result) : NULL, *parts = advice->base.fits ? parts_of(result) : NULL;
     EchBytes scores = advice->base.fits && a->pytorch ? scores_held(result) : 0;
     if (!advice->base.fits) {
         EchCase *roomy = vary_memory(a->base, ROOMY, error);
@@ -1319,6 +1350,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
             return false;
         roomy_node = json_of(whole);
         lines = lines_of(whole);
+        parts = parts_of(whole);
         scores = a->pytorch ? scores_held(whole) : 0;
         EchBytes planned = advice->base.hbm;
         bool compiled = ech_member_bool(ech_member_object(ech_member_object(json_node_get_object(node), "needs"), "hbm"), "planned");
@@ -1329,7 +1361,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     advice->live_fits = advice->base.hbm <= advice->available;
     a->attends = scores > advice->base.hbm / SCORES;
     g_autofree char *scores_text = ech_format_bytes(scores);
-    tell_base(a, result->trace, result->program, json_node_get_object(roomy_node ? roomy_node : node), json_node_get_object(node), lines, scores_text);
+    tell_base(a, result->trace, result->program, json_node_get_object(roomy_node ? roomy_node : node), json_node_get_object(node), parts, lines, scores_text);
     *ret = g_steal_pointer(&result);
     return true;
 }
@@ -1676,6 +1708,36 @@ static void print_rest(GString *out, const EchAdvice *advice, Rank of_rank, cons
     }
 }
 
+/* 0.49 s a GiB on an L4's host (replay/price.c). */
+static void print_pinned(GString *out, const EchAdvice *advice, unsigned columns)
+{
+    for (size_t i = 0; i < advice->n; i++) {
+        if (strcmp(advice->rows[i].name, weights_ahead) != 0 || rank(&advice->rows[i]) != FITS)
+            continue;
+        g_autofree char *text =
+            g_strdup_printf("(%zu: from pinned memory, which takes the host half a second a GiB once and is not in the time; PyTorch rounds "
+                            "each array there up to a power of two, so that it may take up to twice as much of the host)",
+                            i + 1);
+        ech_text_wrap(out, "  ", text, columns);
+    }
+}
+
+/* Parts come and go once, whatever happens between. */
+static void print_parts(GString *out, const EchAdvice *advice, unsigned columns)
+{
+    for (size_t i = 0; i < advice->n; i++) {
+        const EchAdviceRow *row = &advice->rows[i];
+        if (strcmp(row->name, parts_in_turn) != 0 || rank(row) != FITS || advice->n_steps == 0)
+            continue;
+        g_autofree char *more = ech_format_time(MAX(row->run.whole - advice->base.whole, 0)), *step = ech_format_time(advice->base.makespan);
+        g_autofree char *text =
+            g_strdup_printf("(%zu: on average over the %zu steps that were captured; a step of a part that is there takes %s, and %s more is for parts that "
+                            "come and go, however many steps there are)",
+                            i + 1, advice->n_steps, step, more);
+        ech_text_wrap(out, "  ", text, columns);
+    }
+}
+
 static void print_untold(GString *out, const EchAdvice *advice, unsigned columns)
 {
     bool any = false;
@@ -1904,6 +1966,8 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     g_string_append_printf(out, "  %-39s", "as it is");
     print_run(out, &advice->base, 0, 0);
     print_rows(out, advice, FITS, advice->base.fits ? "What would save some" : "What would make it fit");
+    print_pinned(out, advice, columns);
+    print_parts(out, advice, columns);
     print_rows(out, advice, MAY_FIT, "What may");
     print_blocks(out, advice, columns);
     print_why_may(out, advice, columns);

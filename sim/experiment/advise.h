@@ -15,6 +15,7 @@ typedef struct {
     bool planned;       /**< What it needs of hbm is what a plan of all its places takes. */
     EchBytes hbm, host; /**< What it needs of each, as `run` has it (ech_run_memory_bytes()). */
     EchTime makespan;   /**< Of a whole step, where the capture tells steps (EchAdvice.n_steps), else of the run; 0 where it is not known. */
+    EchTime whole;      /**< Of the run. */
     EchBytes once;      /**< Of what is made again so much is there at once at most, where that makes it fit; else 0. */
     EchBytes early;     /**< What it needs at the least where a compiler brings back early what waited on the host; 0: nothing does that. */
     EchBytes first;     /**< What it needs where a compiler's scheduler is given that before all else; 0: that does not matter. */

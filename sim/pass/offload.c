@@ -9,10 +9,12 @@
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
 #include "sim/trace/ranges.h"
+#include "sim/trace/select.h"
+#include "sim/trace/step.h"
 
 #include <string.h>
 
-typedef enum { WHAT_SAVED, WHAT_ACTIVATIONS, WHAT_ARGUMENTS, WHAT_RESULTS } What;
+typedef enum { WHAT_SAVED, WHAT_ACTIVATIONS, WHAT_ARGUMENTS, WHAT_PARTS, WHAT_RESULTS } What;
 
 typedef struct {
     uint64_t what, overlap, each, stash;
@@ -21,13 +23,14 @@ typedef struct {
     double idle;
 } OffloadOptions;
 
-static const char *const whats[] = {"saved", "activations", "arguments", "results", NULL};
+static const char *const whats[] = {"saved", "activations", "arguments", "parts", "results", NULL};
 
 static const EchParam offload_params[] = {
     {"what", ECH_PARAM_ENUM, offsetof(OffloadOptions, what), "saved", NULL, NULL, whats,
      "saved: what the program makes and uses again later; activations: of that, what a forward pass makes and a backward pass reads (of PyTorch's, or JAX's), "
      "each once out and back, over its longest pause (idle=0: as save_on_cpu, or a policy of jax.checkpoint, has it); arguments: what it is given (parameters, "
-     "optimizer state), with what is written over it; results: what it hands back"},
+     "optimizer state), with what is written over it; parts: of PyTorch's, all that a module is given which is called outside of others comes before its calls "
+     "and goes back when the one is called that came behind it first, as enable_model_cpu_offload() of diffusers has it; results: what it hands back"},
     {"names", ECH_PARAM_STRING, offsetof(OffloadOptions, names), "*", NULL, NULL, NULL,
      "only arrays whose name, argument (\"opt_state*\"), operation, source line (\"*model.py:29*\"), PyTorch module (\"*layers.*.mlp*\") or role "
      "(\"optimizer\") fits this, * standing for anything; products: what matrix products without batch dimensions make, and convolutions (of XLA's programs)"},
@@ -39,10 +42,12 @@ static const EchParam offload_params[] = {
      "only as many arrays, those idle for longest first, as bring what the device holds at its fullest down to this; 0: all"},
     {"each", ECH_PARAM_BOOL, offsetof(OffloadOptions, each), "false", NULL, NULL, NULL,
      "activations: out and back once for each operator that saved them, as save_on_cpu has it, which does not know them again and takes parameters and "
-     "small ones, too (above=1)"},
+     "small ones, too (above=1); arguments: in once for each call of the PyTorch module that uses them, whatever the pause is, as hooks of accelerate and "
+     "diffusers have it"},
     {"overlap", ECH_PARAM_BOOL, offsetof(OffloadOptions, overlap), "false", NULL, NULL, NULL,
      "false: the program waits for each copy to the host, as XLA's schedules and save_on_cpu mostly do; true: it goes on beside them, for as long as what they "
-     "are still taking out has room in memory= (fetches: pass prefetch)"},
+     "are still taking out has room in memory= (fetches: pass prefetch); of arguments with each=true what the next call needs comes beside this one, as "
+     "enable_group_offload(use_stream=True) of diffusers has it"},
     {"stash", ECH_PARAM_U64, offsetof(OffloadOptions, stash), "0", NULL, NULL, NULL,
      "overlap=true: the program waits for the oldest copy to the host when more than this many are under way, as torchtune's OffloadActivations has it (5 "
      "there), which leaves parameters; 0: any number"},
@@ -79,6 +84,7 @@ typedef struct {
     EchId buffer;
     EchId level;       /* LOOP that makes one per iteration, or ECH_NONE */
     EchId alloc, free; /* ECH_NONE: from the start; never */
+    EchId upload;      /* Arguments: the copy that first brings it all from the host, where it waits: left out; or ECH_NONE */
     uint32_t first_stay, n_stays;
     double idle; /* Shortest pause spent on the host, in lengths of its copies. */
     bool chosen;
@@ -92,6 +98,14 @@ typedef struct {
     EchId there, back, out; /* While it is written: on the host, on the device again, and the copy between. */
 } Given;
 
+/* Ops from the first to the last that one part of a program is called for, with none of another between. */
+typedef struct {
+    const char *part; /* Its line in their stacks, of n bytes. */
+    size_t n;
+    guint number; /* Of the part, in the order in which they are called first. */
+    EchId first, last;
+} Run;
+
 typedef enum { OK, ALIASED, REMADE, SOON, N_REASONS } Reason;
 static const char *const reasons[] = {"", "parts of them go by other names", "they are made more than once",
                                       "they are used again before copies out and back would be over (idle=0 takes them all the same)"};
@@ -101,6 +115,7 @@ typedef struct {
     const OffloadOptions *o;
     EchUsers users;
     EchId backward; /* Activations: first op of an XLA program's backward pass; ECH_NONE: none is told. */
+    GArray *runs;   /* Parts: Run, in their order. */
     EchId *home;    /* Arguments, per buffer: its like on the host, from which it is copied; else ECH_NONE. */
     EchId *waiter;  /* Per op of another queue: the first that waits for it of the queue that computes; that itself where none does, and of other ops. */
     GArray *arrays; /* Array */
@@ -179,6 +194,19 @@ static bool is_read_backward(const Pass *p, EchId buffer)
            !is_backward(&p->s, p->users.op[first]);
 }
 
+/* The first op of @buffer's where that brings all of it from the host; ECH_NONE: it begins otherwise. */
+static EchId find_upload(const Pass *p, EchId buffer)
+{
+    const EchSurvey *s = &p->s;
+    uint32_t first = p->users.first[buffer];
+    if ((p->o->what != WHAT_ARGUMENTS && p->o->what != WHAT_PARTS) || first == p->users.first[buffer + 1] || s->buffers[buffer].resident)
+        return ECH_NONE;
+    const EchOp *o = &s->ops[p->users.op[first]];
+    bool brings = o->kind == ECH_OP_COPY && s->region[p->users.op[first]] == ECH_NONE && o->memory_from != ECH_NONE && ech_survey_is_host(s, o->memory_from) &&
+                  o->memory_to == s->hbm && o->bytes == s->buffers[buffer].bytes;
+    return brings ? p->users.op[first] : ECH_NONE;
+}
+
 /* @unread: it is kept for a gradient that does not read it. */
 static bool is_asked_for(const Pass *p, EchId buffer, bool unread)
 {
@@ -186,10 +214,13 @@ static bool is_asked_for(const Pass *p, EchId buffer, bool unread)
     if (b->memory != p->s.hbm || b->alias_of != ECH_NONE || b->bytes < MAX(p->o->above, 1) || b->role == ECH_ROLE_CONSTANT)
         return false;
     /* Programs that run as they are written make what they are given, too. */
-    bool given = b->resident || b->role == ECH_ROLE_PARAMETER || b->role == ECH_ROLE_OPTIMIZER;
-    What is = given ? WHAT_ARGUMENTS : b->role == ECH_ROLE_OUTPUT ? WHAT_RESULTS : WHAT_SAVED;
+    bool unused = b->role == ECH_ROLE_UNKNOWN && p->users.first[buffer + 1] - p->users.first[buffer] == 1 && find_upload(p, buffer) != ECH_NONE;
+    bool given = b->resident || b->role == ECH_ROLE_PARAMETER || b->role == ECH_ROLE_OPTIMIZER || unused; /* a VAE's encoder, of what only decodes */
+    What asked = p->o->what == WHAT_PARTS ? WHAT_ARGUMENTS : (What)p->o->what, is = given                        ? WHAT_ARGUMENTS
+                                                                                    : b->role == ECH_ROLE_OUTPUT ? WHAT_RESULTS
+                                                                                                                 : WHAT_SAVED;
     bool activation = b->role == ECH_ROLE_ACTIVATION || unread || is_read_backward(p, buffer);
-    bool fits = p->o->what == WHAT_ACTIVATIONS ? is == WHAT_SAVED && activation : is == (What)p->o->what;
+    bool fits = p->o->what == WHAT_ACTIVATIONS ? is == WHAT_SAVED && activation : is == asked;
     return fits && ech_survey_fits_name(&p->s, buffer, p->o->names);
 }
 
@@ -450,6 +481,127 @@ static void find_homes(Pass *p)
     }
 }
 
+/* Whether a line of op @op's stack is the first @n bytes of @line. */
+static bool has_line(const EchSurvey *s, EchId op, const char *line, size_t n)
+{
+    bool has = false;
+    for (const char *at = strstr(ech_trace_string(s->t, s->ops[op].stack), ECH_RANGE_MODULE); at && !has; at = strstr(at + 1, ECH_RANGE_MODULE))
+        has = strcspn(at, "\n") == n && memcmp(at, line, n) == 0;
+    return has;
+}
+
+/* Whether the program calls a module outside of others at @op. */
+static bool is_call(const EchSurvey *s, EchId op)
+{
+    return s->ops[op].kind == ECH_OP_MARK && ech_mark_is_module_call(ech_trace_string(s->t, s->ops[op].name));
+}
+
+/* Whether one call of the innermost module that op @from is of goes on up to @to. */
+static bool is_same_call(const Pass *p, EchId from, EchId to)
+{
+    const EchSurvey *s = &p->s;
+    const char *module = strstr(ech_trace_string(s->t, s->ops[from].stack), ECH_RANGE_MODULE);
+    bool same = module != NULL;
+    for (EchId i = from + 1; i <= to && same; i++)
+        same = !is_call(s, i) && (s->ops[i].queue != s->core || !ech_op_is_work(&s->ops[i]) || has_line(s, i, module, strcspn(module, "\n")));
+    return same;
+}
+
+static bool is_of_module(const EchSurvey *s, EchId op)
+{
+    return ech_stack_has_module(ech_trace_string(s->t, s->ops[op].stack));
+}
+
+/* Whether an array goes between the uses @before and @after, whose pause is @idle. */
+static bool goes_between(const Pass *p, const Event *before, const Event *after, double idle)
+{
+    bool called = p->o->what == WHAT_ARGUMENTS && p->o->each && (is_of_module(&p->s, before->op) || is_of_module(&p->s, after->op));
+    return called ? !is_same_call(p, before->op, after->op) : idle >= p->o->idle;
+}
+
+/* The outermost module that op @op stands in: its line, of *ret_n bytes; NULL: none. */
+static const char *part_of(const EchSurvey *s, EchId op, size_t *ret_n)
+{
+    const char *part = NULL;
+    for (const char *at = strstr(ech_trace_string(s->t, s->ops[op].stack), ECH_RANGE_MODULE); at; at = strstr(at + 1, ECH_RANGE_MODULE))
+        part = at;
+    *ret_n = part ? strcspn(part, "\n") : 0;
+    return part;
+}
+
+/* The number of a part that is called first or again. */
+static guint number_of(const Pass *p, const char *part, size_t n)
+{
+    guint next = 0;
+    for (guint k = 0; k < p->runs->len; k++) {
+        const Run *run = &g_array_index(p->runs, Run, k);
+        if (run->n == n && memcmp(run->part, part, n) == 0)
+            return run->number;
+        next = MAX(next, run->number + 1);
+    }
+    return next;
+}
+
+static void find_runs(Pass *p)
+{
+    const EchSurvey *s = &p->s;
+    for (EchId i = 0; i < s->n && p->o->what == WHAT_PARTS; i++) {
+        size_t n;
+        const char *part = s->ops[i].queue == s->core && ech_op_is_work(&s->ops[i]) && s->ops[i].n_uses > 0 ? part_of(s, i, &n) : NULL;
+        if (!part)
+            continue;
+        Run *open = p->runs->len > 0 ? &g_array_index(p->runs, Run, p->runs->len - 1) : NULL;
+        if (open && open->n == n && memcmp(open->part, part, n) == 0)
+            open->last = i;
+        else
+            g_array_append_val(p->runs, ((Run){part, n, number_of(p, part, n), i, i}));
+    }
+}
+
+static bool has_parts(const Pass *p)
+{
+    return p->runs->len > 1; /* of one part alone there is one */
+}
+
+/* The last op before what is called after a part, as accelerate's cpu_offload_with_hook has it, sends that back: the part that was first called behind it, and
+ * no other. @k: a run of the part. */
+static EchId sent_back_after(const Pass *p, guint k)
+{
+    const guint number = g_array_index(p->runs, Run, k).number;
+    for (guint next = k + 1; next < p->runs->len; next++)
+        if (g_array_index(p->runs, Run, next).number == number + 1)
+            return g_array_index(p->runs, Run, next).first - 1;
+    return g_array_index(p->runs, Run, p->runs->len - 1).last;
+}
+
+/* All of a part is there from when it is called until it is sent back. */
+static Reason plan_part(Pass *p, Array *a)
+{
+    const EchSurvey *s = &p->s;
+    a->first_stay = p->stays->len;
+    a->idle = G_MAXDOUBLE;
+    guint k = 0;
+    for (uint32_t at = p->users.first[a->buffer]; at < p->users.first[a->buffer + 1];) {
+        Event e = next_event(p, a, &at);
+        if (e.op == a->upload)
+            continue;
+        while (k < p->runs->len && g_array_index(p->runs, Run, k).last < e.op)
+            k++;
+        const Run *run = k < p->runs->len && g_array_index(p->runs, Run, k).first <= e.op ? &g_array_index(p->runs, Run, k) : NULL;
+        if (a->n_stays > 0 && e.op <= g_array_index(p->stays, Stay, p->stays->len - 1).until)
+            continue;
+        if (run && (a->alloc == ECH_NONE || a->alloc < run->first)) {
+            e.op = e.first = e.last = run->first;
+            e.begin = s->clock[run->first];
+        }
+        e.reads = e.writes = true; /* module.to("cpu") copies what it has */
+        Stay stay = {.array = p->arrays->len, .at = e, .until = run ? MAX(sent_back_after(p, k), e.until) : e.until, .times = 1};
+        g_array_append_val(p->stays, stay);
+        a->n_stays++;
+    }
+    return a->n_stays > 0 || a->upload != ECH_NONE ? OK : SOON;
+}
+
 static Reason plan_array(Pass *p, Array *a)
 {
     const EchSurvey *s = &p->s;
@@ -460,10 +612,10 @@ static Reason plan_array(Pass *p, Array *a)
     Event before = {0};
     for (uint32_t at = p->users.first[a->buffer]; at < p->users.first[a->buffer + 1]; n++) {
         Event e = next_event(p, a, &at);
-        if (brings_home(p, e.op))
+        if (brings_home(p, e.op) || e.op == a->upload)
             continue;
         Stay stay = {.array = p->arrays->len, .at = e, .until = e.until, .times = 1};
-        stay.at.reads &= a->n_stays > 0 || s->buffers[a->buffer].resident; /* nothing is there before */
+        stay.at.reads &= a->n_stays > 0 || s->buffers[a->buffer].resident || a->upload != ECH_NONE; /* nothing is there before */
         if (a->n_stays > 0) {
             Stay *open = &g_array_index(p->stays, Stay, p->stays->len - 1);
             double idle = pause_between(p, a, &before, &e);
@@ -475,7 +627,7 @@ static Reason plan_array(Pass *p, Array *a)
             }
             if (a->n_stays == 1 && all_overwritten(p, a, &before, &e))
                 open->fills = true;
-            else if (!(under_way && (saved || !slices)) && idle >= p->o->idle && (only == UINT32_MAX || n == only))
+            else if (!(under_way && (saved || !slices)) && goes_between(p, &before, &e, idle) && (only == UINT32_MAX || n == only))
                 a->idle = MIN(a->idle, idle);
             else if (again && !under_way)
                 g_array_index(p->stays, Stay, a->first_stay).times++;
@@ -493,7 +645,7 @@ static Reason plan_array(Pass *p, Array *a)
         a->n_stays++;
         before = e;
     }
-    if (a->n_stays == 0 || (saved && a->n_stays == 1))
+    if ((a->n_stays == 0 && a->upload == ECH_NONE) || (saved && a->n_stays == 1))
         return SOON;
     if (saved)
         g_array_index(p->stays, Stay, p->stays->len - 1).last = true;
@@ -574,10 +726,12 @@ static void find_arrays(Pass *p)
         if (!is_asked_for(p, b, back != ECH_NONE))
             continue;
         Array a = {.buffer = b, .level = s->buffers[b].loop, .alloc = alloc[b], .free = freed[b]};
+        a.upload = find_upload(p, b);
         guint kept = p->stays->len;
         Reason why = aliased[b]                                                                             ? ALIASED
                      : odd[b] || (s->buffers[b].resident && (alloc[b] != ECH_NONE || freed[b] != ECH_NONE)) ? REMADE
                      : back != ECH_NONE                                                                     ? plan_unread(p, &a, back)
+                     : p->o->what == WHAT_PARTS                                                             ? plan_part(p, &a)
                                                                                                             : plan_array(p, &a);
         if (why == OK) {
             g_array_append_val(p->arrays, a);
@@ -760,6 +914,7 @@ typedef struct {
     GPtrArray *back;                /* Given: those that are there again */
     GArray *loops;                  /* open ones, old numbers */
     guint next_begin, next_end, next_saved, next_brought;
+    bool *begun;   /* per stay */
     bool *dropped; /* per op */
     uint64_t n_out, n_in;
     EchBytes out, in;
@@ -922,6 +1077,41 @@ static void begin(Writer *w, const Stay *stay)
     count(w, stay, made.bytes, &w->n_in, &w->in);
 }
 
+/* Whether what the next call of a module needs comes beside this one. */
+static bool goes_ahead(const Pass *p)
+{
+    return p->o->what == WHAT_ARGUMENTS && p->o->each && p->o->overlap;
+}
+
+/* Stays that begin at op @i, and, one call ahead, those that begin next. */
+static void run_begins(Writer *w, EchId i)
+{
+    guint next = w->next_begin;
+    for (; next < w->begins->len && begin_of(stay_of(w->p, g_array_index(w->begins, uint32_t, next))) == i; next++) {
+        uint32_t k = g_array_index(w->begins, uint32_t, next);
+        if (!w->begun[k])
+            begin(w, stay_of(w->p, k));
+    }
+    bool any = next > w->next_begin;
+    w->next_begin = next;
+    EchId ahead = any && goes_ahead(w->p) && next < w->begins->len ? begin_of(stay_of(w->p, g_array_index(w->begins, uint32_t, next))) : ECH_NONE;
+    for (EchId op = i + 1; ahead != ECH_NONE && op < ahead; op++)
+        if (is_call(&w->p->s, op)) /* what that needs first nothing brings ahead */
+            return;
+    for (; ahead != ECH_NONE && next < w->begins->len; next++) {
+        uint32_t k = g_array_index(w->begins, uint32_t, next);
+        const Stay *stay = stay_of(w->p, k);
+        const Array *a = &g_array_index(w->p->arrays, Array, stay->array);
+        if (begin_of(stay) != ahead)
+            return;
+        bool there = w->stands[a->buffer] != ECH_NONE, made = a->alloc != ECH_NONE && a->alloc > i; /* for the call before; only by then */
+        if (there || made || w->p->s.region[i] != w->p->s.region[ahead])
+            continue;
+        begin(w, stay);
+        w->begun[k] = true;
+    }
+}
+
 /* The op appended last depends on what uses @buffer on other queues while the stay lasts. */
 static void depend_on_users(Writer *w, const Stay *stay, EchId buffer)
 {
@@ -968,6 +1158,8 @@ static void end(Writer *w, const Stay *stay)
             count(w, stay, bytes, &w->n_out, &w->out);
         }
         depend_on_users(w, stay, buffer);
+        if (p->o->what == WHAT_PARTS && p->s.tier && p->s.tier->kind == ECH_MEM_HOST_PAGEABLE) /* memory of malloc's, anew each time */
+            ech_trace_builder_peek_op(w->b, copy)->name = ech_trace_builder_string(w->b, ECH_COPY_TO_UNTOUCHED, -1);
         if (p->o->overlap && (w->held || p->o->stash > 0)) {
             Flight flight = {copy, open_body(w), (int64_t)MIN(bytes, INT64_MAX / 4)};
             g_array_append_val(w->flights, flight);
@@ -1121,12 +1313,7 @@ static void write_ops(Writer *w)
             continue;
         }
         make_room(w, i);
-        for (; w->next_begin < w->begins->len; w->next_begin++) {
-            const Stay *stay = stay_of(w->p, g_array_index(w->begins, uint32_t, w->next_begin));
-            if (begin_of(stay) != i)
-                break;
-            begin(w, stay);
-        }
+        run_begins(w, i);
         run_brought(w, i);
         put(w, i);
         run_saved(w, i);
@@ -1154,7 +1341,7 @@ static void move_arrays(Writer *w)
         EchBuffer *buffer = ech_trace_builder_peek_buffer(w->b, a->buffer);
         ech_edit_move_buffer(buffer, w->host);
         for (uint32_t u = p->users.first[a->buffer]; u < p->users.first[a->buffer + 1]; u++)
-            w->dropped[p->users.op[u]] |= brings_home(p, p->users.op[u]);
+            w->dropped[p->users.op[u]] |= brings_home(p, p->users.op[u]) || p->users.op[u] == a->upload;
         if (p->home[a->buffer] != ECH_NONE)
             ech_trace_builder_peek_buffer(w->b, p->home[a->buffer])->alias_of = a->buffer;
         for (uint32_t j = a->first_stay; j < a->first_stay + a->n_stays; j++) {
@@ -1217,6 +1404,7 @@ static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
     w->brought = g_ptr_array_new();
     w->back = g_ptr_array_new();
     w->dropped = g_new0(bool, p->s.n + 1);
+    w->begun = g_new0(bool, p->stays->len + 1);
     move_arrays(w);
     g_autofree int64_t *held = p->o->overlap && p->o->memory > 0 ? planned(p) : NULL;
     w->held = held;
@@ -1240,6 +1428,7 @@ static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
     g_ptr_array_unref(w->back);
     g_array_unref(w->flights);
     g_free(w->dropped);
+    g_free(w->begun);
     return out;
 }
 
@@ -1267,10 +1456,11 @@ static void say_nothing(const Pass *p, bool told, EchDiag *diag)
     g_autofree char *unnamed = arguments ? ech_pass_unnamed(p->o->names, arguments) : NULL;
     g_autofree char *untold = told ? NULL : ech_users_untold(&p->s);
     ech_diag_remark(diag, "offload: left the trace as it is: %s",
-                    p->arrays->len > 0 ? "what could go is in use at its fullest moment"
-                    : untold           ? untold
-                    : unnamed          ? unnamed
-                                       : "no array fits what was asked for");
+                    p->arrays->len > 0                          ? "what could go is in use at its fullest moment"
+                    : untold                                    ? untold
+                    : p->o->what == WHAT_PARTS && !has_parts(p) ? "no two of PyTorch's modules are called outside of others"
+                    : unnamed                                   ? unnamed
+                                                                : "no array fits what was asked for");
 }
 
 /* The memory that 'to' names, NULL where it names none. */
@@ -1320,8 +1510,11 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     find_waiters(p);
     p->home = g_new(EchId, p->s.n_buffers + 1);
     find_homes(p);
+    p->runs = g_array_new(FALSE, FALSE, sizeof(Run));
+    find_runs(p);
     p->backward = p->o->what == WHAT_ACTIVATIONS ? find_backward(&p->s) : ECH_NONE;
-    find_arrays(p);
+    if (p->o->what != WHAT_PARTS || has_parts(p))
+        find_arrays(p);
     choose(p, diag);
     bool any = false, told = ech_users_of_arrays(&p->users, &p->s);
     for (guint k = 0; k < p->arrays->len; k++)
@@ -1334,6 +1527,7 @@ static EchTrace *offload_run(const void *options, const EchDevice *device, EchTr
     g_array_unref(p->arrays);
     g_array_unref(p->stays);
     g_array_unref(p->given);
+    g_array_unref(p->runs);
     g_free(p->home);
     g_free(p->waiter);
     ech_users_clear(&p->users);

@@ -2,6 +2,7 @@
 
 #include "models/memory/onchip.h"
 #include "sim/base/hash.h"
+#include "sim/trace/ranges.h"
 #include "sim/trace/select.h"
 
 #include <stdio.h>
@@ -711,6 +712,83 @@ static int by_group_bytes(const void *a, const void *b)
     if (x->bytes != y->bytes)
         return x->bytes < y->bytes ? 1 : -1;
     return (x->buffer > y->buffer) - (x->buffer < y->buffer);
+}
+
+/* Weights of one outermost module. */
+typedef struct {
+    char *module; /* The key, borrowed. */
+    EchBytes bytes;
+} PartRow;
+
+static gint compare_parts(gconstpointer a, gconstpointer b)
+{
+    const PartRow *x = a, *y = b;
+    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : strcmp(x->module, y->module);
+}
+
+/* Per buffer that is no view, the stack of the first op in a module that uses it; ECH_NONE: none does. */
+static EchId *module_stacks(const EchTrace *trace)
+{
+    size_t n_buffers = ech_trace_n_buffers(trace);
+    EchId *of = g_new(EchId, n_buffers + 1);
+    g_autofree uint8_t *known = g_new0(uint8_t, ech_trace_n_strings(trace) + 1); /* 0: not asked, 1: in no module, 2: in one */
+    for (size_t b = 0; b <= n_buffers; b++)
+        of[b] = ECH_NONE;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind != ECH_OP_KERNEL || op->n_uses == 0 || op->stack >= ech_trace_n_strings(trace))
+            continue;
+        if (known[op->stack] == 0)
+            known[op->stack] = ech_stack_has_module(ech_trace_string(trace, op->stack)) ? 2 : 1;
+        for (uint32_t u = op->first_use; known[op->stack] == 2 && u < op->first_use + op->n_uses; u++) {
+            EchId root = ech_buffer_root(ech_trace_buffers(trace), ech_trace_uses(trace)[u].buffer, NULL);
+            of[root] = of[root] == ECH_NONE ? op->stack : of[root];
+        }
+    }
+    return of;
+}
+
+/* "FluxTransformer2DModel", of a stack's outermost module; NULL where that has a path in another that is called elsewhere. */
+static char *outermost_module(const char *stack)
+{
+    const char *found = NULL;
+    for (const char *at = strstr(stack, ECH_RANGE_MODULE); at; at = strstr(at + 1, ECH_RANGE_MODULE))
+        found = at + strlen(ECH_RANGE_MODULE);
+    size_t n = strcspn(found, "\n");
+    return g_strstr_len(found, (gssize)n, " (") ? NULL : g_strndup(found, n);
+}
+
+char *ech_report_parts(const EchReport *report, const EchHolder *holders, size_t n)
+{
+    enum { TRIFLE = 100 };
+    g_autofree EchId *stacks = module_stacks(report->trace);
+    g_autoptr(GHashTable) by_module = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
+    g_autoptr(GArray) rows = g_array_new(FALSE, FALSE, sizeof(PartRow));
+    for (size_t i = 0; i < n; i++) {
+        if (ech_trace_buffers(report->trace)[holders[i].buffer].role != ECH_ROLE_PARAMETER || stacks[holders[i].buffer] == ECH_NONE)
+            continue;
+        char *module = outermost_module(ech_trace_string(report->trace, stacks[holders[i].buffer]));
+        if (!module)
+            continue;
+        guint index = GPOINTER_TO_UINT(g_hash_table_lookup(by_module, module));
+        if (index == 0) {
+            g_array_append_val(rows, ((PartRow){module, 0}));
+            index = rows->len;
+            g_hash_table_insert(by_module, module, GUINT_TO_POINTER(index));
+        } else
+            g_free(module);
+        PartRow *row = &g_array_index(rows, PartRow, index - 1);
+        row->bytes = ech_bytes_add(row->bytes, holders[i].bytes);
+    }
+    g_array_sort(rows, compare_parts);
+    while (rows->len > 1 && g_array_index(rows, PartRow, rows->len - 1).bytes < g_array_index(rows, PartRow, 0).bytes / TRIFLE)
+        g_array_set_size(rows, rows->len - 1);
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (guint i = 0; i < rows->len; i++) {
+        g_autofree char *bytes = ech_format_bytes(g_array_index(rows, PartRow, i).bytes);
+        g_string_append_printf(text, "%s%s %s", i ? ", " : "", g_array_index(rows, PartRow, i).module, bytes);
+    }
+    return rows->len > 1 ? g_string_free(g_steal_pointer(&text), FALSE) : NULL;
 }
 
 EchHolderGroup *ech_report_holder_groups(const EchReport *report, const EchHolder *holders, size_t n, size_t *ret_n)

@@ -40,8 +40,9 @@ typedef struct {
         const char *release;   /**< Its release in words ("2.13 or later"), or NULL. */
         EchBytes peak;         /**< The most that it held in the recording, where that is what was replayed; 0: unknown. */
     } recorded;
-    bool brief;        /**< For a caller that asks no single kernel: ech_report_json() leaves out where each spends its time. */
-    JsonObject *plain; /**< The same without what the command line changed, as ech_report_json() tells it, or NULL. */
+    const char *others; /**< What other devices of the capture do beside this one, or NULL. */
+    bool brief;         /**< For a caller that asks no single kernel: ech_report_json() leaves out where each spends its time. */
+    JsonObject *plain;  /**< The same without what the command line changed, as ech_report_json() tells it, or NULL. */
 } EchReport;
 
 /** What the program's assignment comes to, or that of the program that the trace was exported from; false where there is none. */
@@ -157,6 +158,9 @@ typedef struct {
  * with ech_holder_groups_free. */
 EchHolderGroup *ech_report_holder_groups(const EchReport *report, const EchHolder *holders, size_t n, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 void ech_holder_groups_free(EchHolderGroup *groups, size_t n);
+/** Of PyTorch's, which module that is called outside of others uses how much of the weights among @holders ("FluxTransformer2DModel 4.76 GiB, T5EncoderModel
+ * 2.40 GiB"), most bytes first, without trifles; NULL where no two do. Owned by the caller. */
+char *ech_report_parts(const EchReport *report, const EchHolder *holders, size_t n) G_GNUC_WARN_UNUSED_RESULT;
 
 /** Bytes that a memory holds for one purpose. */
 typedef struct {

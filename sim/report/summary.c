@@ -9,6 +9,7 @@
 #include "sim/report/stalls.h"
 #include "sim/report/steps.h"
 #include "sim/report/text.h"
+#include "sim/trace/select.h"
 #include "sim/report/transfer_waits.h"
 #include "sim/trace/allocator_marks.h"
 
@@ -162,6 +163,11 @@ static void append_holders(GString *out, const EchReport *report, const EchHolde
         g_string_append_printf(out, "%s%10s  in %zu more\n", indent, bytes, n_rows - most);
     }
     ech_holder_groups_free(rows, n_rows);
+    g_autofree char *parts = ech_report_parts(report, holders, n);
+    if (parts) {
+        g_autofree char *in = g_strconcat(indent, "  ", NULL), *text = g_strdup_printf("(weights, by who uses them: %s)", parts);
+        ech_text_wrap(out, in, text, columns);
+    }
 }
 
 /* What lies in an on-chip memory was decided for the chip that the program was compiled for. */
@@ -810,6 +816,14 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
     ech_text_wrap(out, "  ", text->str, columns);
     if (report->program && !report->program->scheduled)
         ech_text_wrap(out, "  ", "No compiler has seen it: its fusions, layouts and order are echelon's. How rough that is stands below.", columns);
+    const char *others = ech_trace_get_property(report->trace, ECH_TRACE_OTHER_DEVICES);
+    if (others) {
+        g_string_printf(text,
+                        "All of this is one device's. Besides, %s%s; --set capture_device=N tells that. Where devices take turns, as layers that device_map "
+                        "spreads do, their times add up.",
+                        report->others ? "" : "the program runs on device ", report->others ? report->others : others);
+        ech_text_wrap(out, "  ", text->str, columns);
+    }
     append_unsplit(out, report, columns);
     append_unmeasured(out, report, columns);
     append_host(out, report, columns);

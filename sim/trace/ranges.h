@@ -15,6 +15,9 @@
 #define ECH_RANGE_OPTIMIZER "Optimizer.step#"
 /** "server step: 2000 tokens of 4 requests", a mark before each step of vLLM's or SGLang's (capture/pretend/python/pretend_generated.py). */
 #define ECH_MARK_SERVER "server step: "
+/** "torch.compile: decode_one_token", a mark before each call of a compiled function outside of modules and others (capture/pretend/python/pretend_regions.py).
+ */
+#define ECH_MARK_COMPILED "torch.compile: "
 /** A mark where autograd begins a backward pass, of programs that have neither modules nor optimizers. */
 #define ECH_MARK_BACKWARD "backward pass"
 /** "server KV cache of 455008 tokens", or so: within it a server makes its cache of keys and values, as large as memory is left (ibid.). */

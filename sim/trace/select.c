@@ -345,6 +345,26 @@ static void copy_ops(Selection *s, const EchId *op_map, const EchId *delay)
     }
 }
 
+/* Which devices run how many kernels beside the selected one. */
+static void tell_others(const Selection *s)
+{
+    size_t n;
+    g_autofree uint32_t *devices = ech_trace_devices(s->trace, &n);
+    g_autoptr(GString) text = g_string_new(NULL);
+    for (size_t d = 0; d < n; d++) {
+        size_t kernels = 0;
+        for (size_t i = 0; i < ech_trace_n_ops(s->trace) && devices[d] != s->options->device; i++) {
+            const EchOp *op = &ech_trace_ops(s->trace)[i];
+            const EchQueue *queue = op->kind == ECH_OP_KERNEL && op->queue != ECH_NONE ? &ech_trace_queues(s->trace)[op->queue] : NULL;
+            kernels += queue && queue->kind != ECH_QUEUE_HOST && queue->device == devices[d];
+        }
+        if (kernels > 0)
+            g_string_append_printf(text, "%s%u (%zu kernel%s)", text->len ? ", " : "", devices[d], kernels, kernels == 1 ? "" : "s");
+    }
+    if (text->len)
+        ech_trace_builder_set_property(s->builder, ECH_TRACE_OTHER_DEVICES, text->str);
+}
+
 EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *options, EchId *ret_ops, GError **error)
 {
     size_t n_ops = ech_trace_n_ops(trace);
@@ -371,6 +391,8 @@ EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *option
         map[i] = keep[i] ? next++ : ECH_NONE;
     copy_buffers(&s, map);
     copy_ops(&s, map, delay);
+    if (s.one)
+        tell_others(&s);
     g_free(s.strings);
     g_free(s.memories);
     EchTrace *selected = ech_trace_builder_finish(builder, error);

@@ -18,6 +18,8 @@ typedef struct {
     const char *pageable;
 } EchSelectOptions;
 
+/** A property of what was selected of one device: "1 (840 kernels), 2 (12 kernels)", the other devices that the program's kernels run on. */
+#define ECH_TRACE_OTHER_DEVICES "other_devices"
 /** The selected trace; @ret_ops[n_ops of @trace] gets the new number of each operation, ECH_NONE for those left out (may be NULL). Traces with
  * loops can only be forgotten: ECH_ERROR_UNSUPPORTED for the rest. */
 EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *options, EchId *ret_ops, GError **error) G_GNUC_WARN_UNUSED_RESULT;
@@ -33,6 +35,7 @@ uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UN
 /** A copy from or to pageable memory, as CUPTI's names say it in Kineto's and Nsight's captures and ours; to such memory of which no page was touched yet. */
 bool ech_trace_copy_pageable(const EchTrace *trace, const EchOp *op);
 bool ech_trace_copy_untouched(const EchTrace *trace, const EchOp *op);
+#define ECH_COPY_TO_UNTOUCHED "Memcpy DtoH (Device -> Pageable, untouched)"
 
 /** What the host's calls are called that pin memory: pages that it has to bring in first, or that are there. */
 #define ECH_PIN_NEW "cudaHostAlloc"

@@ -17,6 +17,7 @@ typedef struct {
     EchId queue;
     By by;
     EchTime time; /* all of them together */
+    size_t work;  /* BY_MODULE: kernels from each on, up to the next of any module */
     GArray *ops;  /* EchId */
 } Kind;
 
@@ -88,7 +89,8 @@ static bool has_optimizers(const GPtrArray *kinds)
 }
 
 /* The kind with the most marks; those that are numbered go before optimizers' steps, which tell the same in the middle of it. Of programs the one that runs for
- * most of the time. A module's calls are steps where nothing is trained: there a step may call it several times. */
+ * most of the time. A module's calls are steps where nothing is trained: there a step may call it several times. Of modules the one that has most kernels in
+ * its calls: a pipeline may call its encoders more often. */
 static const Kind *best_kind(const GPtrArray *kinds)
 {
     const Kind *best = NULL;
@@ -98,7 +100,8 @@ static const Kind *best_kind(const GPtrArray *kinds)
         const Kind *kind = kinds->pdata[i];
         if (kind->ops->len < 2 || (kind->by == BY_PROGRAM && kind->time < programs / 2) || (kind->by == BY_MODULE && trains))
             continue;
-        if (!best || kind->by > best->by || (kind->by == best->by && kind->by != BY_PROGRAM && kind->ops->len > best->ops->len))
+        bool more = best && (kind->by == BY_MODULE ? kind->work > best->work : kind->by != BY_PROGRAM && kind->ops->len > best->ops->len);
+        if (!best || kind->by > best->by || (kind->by == best->by && more))
             best = kind;
     }
     return best;
@@ -155,8 +158,11 @@ static GPtrArray *kinds_of(const EchTrace *trace)
 {
     GPtrArray *kinds = g_ptr_array_new_with_free_func(kind_free);
     EchId programs = queue_of_programs(trace);
+    Kind *called = NULL;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
+        if (called && op->kind == ECH_OP_KERNEL)
+            called->work++;
         if (op->kind != ECH_OP_MARK || op->queue == ECH_NONE || ech_trace_queues(trace)[op->queue].kind != ECH_QUEUE_HOST)
             continue;
         const char *name = ech_trace_string(trace, op->name);
@@ -171,6 +177,7 @@ static GPtrArray *kinds_of(const EchTrace *trace)
         if (!kind)
             continue;
         g_array_append_val(kind->ops, id);
+        called = by == BY_MODULE ? kind : called;
         if (op->recorded.duration != ECH_TIME_NONE)
             kind->time = ech_time_add(kind->time, op->recorded.duration);
     }
@@ -344,6 +351,22 @@ size_t ech_trace_usual_step(const EchTraceStep *steps, size_t n)
     return last;
 }
 
+/* Where the last of a module's calls is over: at the call of another that none of those before was followed by (a VAE's, which decodes what many steps of
+ * diffusion made); else where the trace ends. */
+static EchId end_of_calls(const EchTrace *trace, const GPtrArray *kinds, const GArray *marks)
+{
+    EchId first = g_array_index(marks, EchId, 0), last = g_array_index(marks, EchId, marks->len - 1), end = (EchId)ech_trace_n_ops(trace);
+    for (guint i = 0; i < kinds->len; i++) {
+        const Kind *kind = kinds->pdata[i];
+        guint before = 0;
+        while (kind->by == BY_MODULE && before < kind->ops->len && g_array_index(kind->ops, EchId, before) < first)
+            before++;
+        if (kind->by == BY_MODULE && before < kind->ops->len && g_array_index(kind->ops, EchId, before) > last)
+            end = MIN(end, g_array_index(kind->ops, EchId, before));
+    }
+    return end;
+}
+
 EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n)
 {
     *ret_n = 0;
@@ -354,10 +377,10 @@ EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n)
     g_autoptr(GArray) one = kind->by == BY_OPTIMIZER ? of_one_optimizer(trace, kinds, kind) : NULL;
     const GArray *marks = one ? one : kind->ops;
     guint n = marks->len - (kind->by == BY_OPTIMIZER || kind->by == BY_BACKWARD ? 1 : 0);
+    EchId end = kind->by == BY_MODULE ? end_of_calls(trace, kinds, marks) : (EchId)ech_trace_n_ops(trace);
     g_autoptr(GArray) steps = g_array_new(FALSE, FALSE, sizeof(EchTraceStep));
     for (guint i = 0; i < n; i++) {
-        EchTraceStep step = {
-            .mark = g_array_index(marks, EchId, i), .end = (EchId)ech_trace_n_ops(trace), .next = ECH_NONE, .last = ECH_NONE, .others = one != NULL};
+        EchTraceStep step = {.mark = g_array_index(marks, EchId, i), .end = end, .next = ECH_NONE, .last = ECH_NONE, .others = one != NULL};
         if (i + 1 < marks->len)
             step.next = step.end = g_array_index(marks, EchId, i + 1);
         EchId copy = ECH_NONE;

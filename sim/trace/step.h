@@ -26,9 +26,9 @@ typedef struct {
 
 /** In order. An optimizer's step ends a step of the program: from one to the next is a whole one, and what follows the last is none; of several optimizers
  * (a GAN's), told apart by what they write, from one of them to its next, with steps of all others in between. Where no marks are called so, the runs of the
- * program that takes longest are steps, if it ran twice and for half the time of all; else, where no optimizer steps, the calls of the outermost module that is
- * called most often (a prompt, a token, a step of diffusion); without modules, too, from one backward pass to the next. NULL and 0 where no two marks of a kind
- * tell steps. g_free. */
+ * program that takes longest are steps, if it ran twice and for half the time of all; else, where no optimizer steps, the calls of the outermost module, or
+ * function that torch.compile compiled, in which most kernels run (a prompt, a token, a step of diffusion), the last up to the call of one that followed none
+ * of those before; without modules, too, from one backward pass to the next. NULL and 0 where no two marks of a kind tell steps. g_free. */
 EchTraceStep *ech_trace_steps(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 /** Which of @steps[n], 1 at least, stands for all: the last, or where its batch has other rows than those of half of them have, as the last batch of a data set
  * does, the last of these. */
@@ -46,10 +46,10 @@ static inline bool ech_mark_is_optimizer(const char *name)
 {
     return g_str_has_prefix(name, "Optimizer.step");
 }
-/** Whether it is a call of a PyTorch module outside of all others. */
+/** Whether it is a call of a PyTorch module outside of all others, or of a function that torch.compile compiled. */
 static inline bool ech_mark_is_module_call(const char *name)
 {
-    return g_str_has_prefix(name, ECH_RANGE_MODULE);
+    return g_str_has_prefix(name, ECH_RANGE_MODULE) || g_str_has_prefix(name, ECH_MARK_COMPILED);
 }
 /** Whether it is where a backward pass begins: a step goes from it to the next. */
 static inline bool ech_mark_is_backward(const char *name)

@@ -193,6 +193,20 @@ Least cap with which it fits h100-sxm: 48 (40 GiB of 47.1 GiB, 41.0 us). With 40
          128  fits                    40 GiB of 127 GiB         41.0 us
 Now: echelon run --trace least.48.pretend --device h100-sxm --set device.memories.hbm.capacity=48GiB
 Beyond: what held it, would another setting of the allocator have done? echelon alloc least.40.pretend
+$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm --set device.memories.hbm.capacity={cap}GiB --find cap=12.5..16:0.25 -o least -- "$P" gib 13 2>&1 | sed 's/\.[0-9]\{3,\}\././g'; rm least.*
+echelon capture: cap 12.50: runs out of memory
+echelon capture: cap 16.00: fits, 13 GiB of 15.1 GiB, 41.0 us
+echelon capture: cap 14.25: runs out of memory
+echelon capture: cap 15.00: fits, 13 GiB of 14.1 GiB, 41.0 us
+echelon capture: cap 14.50: fits, 13 GiB of 13.6 GiB, 41.0 us
+Least cap with which it fits h100-sxm: 14.50 (13 GiB of 13.6 GiB, 41.0 us). With 14.25 it runs out of memory.
+       12.50  runs out of memory
+       14.25  runs out of memory
+       14.50  fits                    13 GiB of 13.6 GiB        41.0 us
+       15.00  fits                    13 GiB of 14.1 GiB        41.0 us
+       16.00  fits                    13 GiB of 15.1 GiB        41.0 us
+Now: echelon run --trace least.14.50.pretend --device h100-sxm --set device.memories.hbm.capacity=14.50GiB
+Beyond: what held it, would another setting of the allocator have done? echelon alloc least.14.25.pretend
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm --find gib=80..99 -o none -- "$P" gib {gib} 2>&1 | sed 's/\.[0-9]\{3,\}\././g'; ls none.*.pretend | wc -l; rm none.*
 echelon capture: gib 80: runs out of memory
 echelon capture: gib 99: runs out of memory
@@ -231,13 +245,13 @@ $ cd $T && echelon capture --pretend h100-sxm --find n=1..9 -- true
 echelon capture: --find: {n} stands nowhere; expected it where the number goes: -- python train.py --n {n}
 exit 2
 $ cd $T && echelon capture --pretend h100-sxm --find n=9..1 -- true {n}
-echelon: --find: 'n=9..1': expected NAME=FROM..TO or NAME=FROM..TO:STEP, whole numbers from 1 on, the smaller first: length=512..65536:128
+echelon: --find: 'n=9..1': expected NAME=FROM..TO or NAME=FROM..TO:STEP, numbers above 0, the smaller first: length=512..65536:128, share=0.5..0.95
 exit 2
 $ cd $T && echelon capture --pretend h100-sxm --find n=1..9:0 -- true {n}
-echelon: --find: 'n=1..9:0': expected NAME=FROM..TO or NAME=FROM..TO:STEP, whole numbers from 1 on, the smaller first: length=512..65536:128
+echelon: --find: 'n=1..9:0': expected NAME=FROM..TO or NAME=FROM..TO:STEP, numbers above 0, the smaller first: length=512..65536:128, share=0.5..0.95
 exit 2
 $ cd $T && echelon capture --pretend h100-sxm --find 4..9 -- true {n}
-echelon: --find: '4..9': expected NAME=FROM..TO or NAME=FROM..TO:STEP, whole numbers from 1 on, the smaller first: length=512..65536:128
+echelon: --find: '4..9': expected NAME=FROM..TO or NAME=FROM..TO:STEP, numbers above 0, the smaller first: length=512..65536:128, share=0.5..0.95
 exit 2
 $ cd $T && echelon capture --find n=1..9 -- true {n}
 echelon capture: --find is for a device that is not there; expected --pretend DEVICE, too

@@ -415,6 +415,8 @@ if python3 -c 'import triton; from torch._inductor.runtime.benchmarking import I
     { tail -20 "$work/said"; exit 1; }
   n=$(grep -c '^library ' "$work"/padded.*.pretend)
   [ "$n" -gt 2 ] && [ "$n" -le 12 ] || { echo "$n products where two shapes are timed"; exit 1; }
+  # Calls of a compiled function that is no module tell steps.
+  "$echelon" run --trace "$work"/padded.*.pretend --device h100-sxm | grep 'Steps: 2, ' >/dev/null || { echo "no steps of a compiled function"; exit 1; }
 fi
 
 # Nor does torch.compile: of what max-autotune could try for a product the library's kernel is taken, of the element-wise kernel beside it the first choice.

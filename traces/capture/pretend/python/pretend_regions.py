@@ -12,6 +12,7 @@ import pretend_generated
 _push, _pop = torch.cuda.nvtx.range_push, torch.cuda.nvtx.range_pop
 compiling = getattr(getattr(torch, "compiler", None), "is_compiling", None) or (lambda: False)
 FORWARD, BACKWARD = "nn.Module below: ", "backward of nn.Module below: "
+COMPILED = "torch.compile: "
 
 
 OTHERWISE = "modules of what torch.compile compiles are not told"
@@ -214,8 +215,24 @@ def _called_as(module, run):
     return called
 
 
+def _marked(function, run):
+    """A mark before each compiled call of a function that stands in no module's and in no other such call."""
+    name = "%s%s" % (COMPILED, getattr(function, "__qualname__", type(function).__name__))
+
+    @functools.wraps(run)
+    def called(*values, **more):
+        if compiling() or not hooks or not hooks[0].enter(name):
+            return run(*values, **more)
+        try:
+            return run(*values, **more)
+        finally:
+            hooks[0].leave()
+
+    return called
+
+
 def _compile_in_place():
-    """module.compile(), and torch.compile(module.__call__), as transformers' generate does."""
+    """module.compile(), torch.compile(module.__call__), as transformers' generate does, and torch.compile(function)."""
     compile_it = getattr(torch.nn.Module, "compile", None)  # from 2.1 on
     if compile_it is None:
         return
@@ -231,6 +248,8 @@ def _compile_in_place():
     def compiled_any(*given, **named):
         run, model = compile_any(*given, **named), given[0] if given else named.get("model")
         module = getattr(model, "__self__", None)
-        return _called_as(module, run) if isinstance(module, torch.nn.Module) and model == module.__call__ else run
+        if isinstance(module, torch.nn.Module) and model == module.__call__:
+            return _called_as(module, run)
+        return run if model is None or isinstance(model, (type, torch.nn.Module)) else _marked(model, run)
 
     torch.nn.Module.compile, torch.compile = compiled, compiled_any

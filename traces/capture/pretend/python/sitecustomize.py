@@ -108,6 +108,17 @@ class _Modules:
             stack.pop()
             self.pop()
 
+    def enter(self, name):
+        """A mark where a compiled function is called outside of modules and of other such calls; whether it is."""
+        outside = not self.entered.__dict__.get("stack") and not self.entered.__dict__.get("called")
+        if outside:
+            self.mark(name)
+            self.entered.called = True
+        return outside
+
+    def leave(self):
+        self.entered.called = False
+
 
 def _pause_in(module, names, *kinds):
     """While a compiler traces, nothing reaches the device, a range that asks for the sizes of a traced tensor would settle them for good, and hooks would be traced."""
