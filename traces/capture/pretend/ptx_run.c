@@ -43,8 +43,8 @@ typedef struct {
     uint64_t *keys;   /* sectors that the block touched */
     uint32_t *stamps; /* and in which block */
     uint32_t room, stamp, n_keys;
-    bool is_inner, is_marked; /* is_marked: some register is */
-    uint64_t steps;
+    bool is_inner, is_marked;                      /* is_marked: some register is */
+    uint64_t steps, limit;                         /* instructions of warps so far, and behind which it is given up */
     uint64_t multiplied[2], flops[2], flops_64[2]; /* by is_inner */
     Cell cells[CELLS];
     size_t n_cells;
@@ -104,7 +104,7 @@ static void touch(Run *r, Site *site, uint64_t address, uint64_t bytes, uint32_t
         return;
     r->steps += bytes / (LANES * SECTOR); /* as many as loads would take */
     if (bytes > MOST_SHARED) {            /* no copy is as large: it is given up */
-        r->steps = r->launch->most;
+        r->steps = r->limit;
         return;
     }
     site->low = address < site->low ? address : site->low;
@@ -768,7 +768,7 @@ static bool run_some(Run *r, Warp *w, uint32_t mask, uint32_t at, uint32_t next)
             return true;
         }
         const PtxInstruction *in = &k->instructions[at++];
-        if (++r->steps > r->launch->most)
+        if (++r->steps > r->limit)
             return false;
         uint32_t run = guarded(w, in, mask), n = (uint32_t)__builtin_popcount(mask);
         r->flops[r->is_inner] += (uint64_t)in->flops * n;
@@ -865,8 +865,15 @@ static void begin_warp(Run *r, Warp *w, const unsigned *block, unsigned warp)
 
 /* ---- blocks ---- */
 
+static uint64_t blocks_of(const PtxLaunch *l)
+{
+    return (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
+}
+
 static bool run_block(Run *r, const unsigned *block, bool is_inner)
 {
+    /* The first block of several must leave room for others; one that waits for another never ends. */
+    r->limit = r->stamp == 0 && blocks_of(r->launch) > 1 ? r->launch->most / 4 : r->launch->most;
     r->stamp++;
     r->n_keys = 0;
     r->is_inner = is_inner;
@@ -896,11 +903,6 @@ static bool run_block(Run *r, const unsigned *block, bool is_inner)
             r->warps[i].waits = false;
     }
     return true;
-}
-
-static uint64_t blocks_of(const PtxLaunch *l)
-{
-    return (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
 }
 
 static void place_of(const PtxLaunch *l, uint64_t which, unsigned *ret)
