@@ -1241,8 +1241,8 @@ static char *measures_to_capture(const Advise *a, const EchTrace *trace, const c
 {
     bool wide = false, narrow = false, generated = false;
     const char *with = ech_trace_get_property(trace, ECH_TRACE_WITH);
-    if (!a->pytorch || with || also || !ech_trace_get_property(trace, "pretended_device"))
-        return NULL;
+    if (!a->pytorch || with || also || !ech_trace_get_property(trace, "pretended_device") || !ech_trace_says(trace, "aten::", ""))
+        return NULL; /* of a program in CUDA C++ PyTorch knows nothing */
     for (const EchOp *op = ech_trace_ops(trace), *end = op + ech_trace_n_ops(trace); op < end; op++) {
         const char *launch = op->kind == ECH_OP_KERNEL && op->launch != ECH_NONE ? ech_trace_string(trace, op->launch) : NULL;
         EchGpuLaunch gpu;
