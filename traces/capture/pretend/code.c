@@ -2,6 +2,7 @@
  * the chosen architecture alone, and only those numbers are kept. Formats: as nvcc 13.0 and PyTorch's wheels of CUDA 12 and 13 have them. */
 #include "pretend.h"
 #include "ptx.h"
+#include "sim/base/fnv.h"
 
 #include <ctype.h>
 #include <dlfcn.h>
@@ -492,14 +493,6 @@ typedef struct Made {
 
 static Made *made;
 
-static uint64_t hash_of(const uint8_t *data, size_t n)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < n; i++)
-        hash = (hash ^ data[i]) * UINT64_C(0x100000001b3);
-    return hash;
-}
-
 void pretend_code_made_of(const void *image, size_t bytes, char *ptx)
 {
     Made *one = malloc(sizeof *one);
@@ -508,7 +501,7 @@ void pretend_code_made_of(const void *image, size_t bytes, char *ptx)
         return;
     }
     pretend_lock();
-    *one = (Made){hash_of(image, bytes), bytes, ptx, made};
+    *one = (Made){ech_fnv(ECH_FNV, image, bytes), bytes, ptx, made};
     made = one;
     pretend_unlock();
 }
@@ -517,7 +510,7 @@ static char *text_of(const uint8_t *image, size_t bytes)
 {
     char *text = NULL;
     pretend_lock();
-    uint64_t hash = made ? hash_of(image, bytes) : 0;
+    uint64_t hash = made ? ech_fnv(ECH_FNV, image, bytes) : 0;
     for (const Made *one = made; one && !text; one = one->next)
         text = one->hash == hash && one->bytes == bytes ? strdup(one->ptx) : NULL;
     pretend_unlock();

@@ -475,7 +475,7 @@ static void read_tile(Parser *p, PtxInstruction *in)
     uint64_t lines = has(p, "col") ? columns : rows, each = has(p, "col") ? rows : columns, bits = p->n_types > 0 ? p->types[0].bits : 16;
     PtxOperand address = p->operands[p->groups[at]], apart = p->n_groups > 2 ? p->operands[p->n_operands - 1] : number(p, each);
     in->code = PTX_TILE;
-    in->is_updating = stores;
+    in->is_written = stores;
     in->relation = (uint8_t)(lines < 255 ? lines : 255);
     in->type.bits = (uint8_t)bits;
     in->multiplied = each * bits / 8;
@@ -529,7 +529,7 @@ static void read_copy(Parser *p, PtxInstruction *in)
     p->n_operands = 2;
     in->n = 2;
     in->space = PTX_GLOBAL;
-    in->is_updating = writes;
+    in->is_written = writes;
 }
 
 static void read_comparison(Parser *p, PtxInstruction *in)
@@ -666,7 +666,7 @@ static void read_meaning(Parser *p, PtxInstruction *in)
         return;
     default: break;
     }
-    if (in->code <= PTX_MAX || in->code == PTX_FMA || in->code == PTX_MUL || in->code == PTX_MAD || in->code == PTX_SQRT || in->code == PTX_RCP)
+    if (in->code <= PTX_MAX || in->code == PTX_FMA || in->code == PTX_SQRT || in->code == PTX_RCP)
         read_arithmetic(p, in);
     if (has(p, "cc")) {
         in->code = PTX_ZERO;
@@ -674,10 +674,10 @@ static void read_meaning(Parser *p, PtxInstruction *in)
     }
 }
 
-/* Instructions that no address comes from, and that touch what is not known. */
+/* Whether it touches what is not known. */
 static bool is_beyond(const Parser *p)
 {
-    static const char *const names[] = {"tex", "tld4", "suld", "sust", "sured", "tcgen05", "multimem", "ldmatrix_", "st_async"};
+    static const char *const names[] = {"tex", "tld4", "suld", "sust", "sured", "tcgen05", "multimem"};
     Word name = p->modifiers[0];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (ptx_is_word(name.at, name.n, names[i]))
@@ -685,10 +685,11 @@ static bool is_beyond(const Parser *p)
     return false;
 }
 
+/* Whether it moves nothing between arrays and multiprocessors that other instructions do not, and makes no address. */
 static bool is_of_nothing(const Parser *p)
 {
-    static const char *const names[] = {"membar",     "fence",    "prefetch", "prefetchu", "griddepcontrol", "nanosleep", "discard", "applypriority",
-                                        "setmaxnreg", "mbarrier", "pmevent",  "brkpt",     "call",           "isspacep",  "stmatrix"};
+    static const char *const names[] = {"membar",        "fence",      "prefetch", "prefetchu", "griddepcontrol", "nanosleep", "discard",
+                                        "applypriority", "setmaxnreg", "mbarrier", "pmevent",   "brkpt",          "isspacep",  "stmatrix"};
     Word name = p->modifiers[0];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (ptx_is_word(name.at, name.n, names[i]))
@@ -782,8 +783,7 @@ static void read_instruction(Parser *p, Word word, PtxOperand guard, bool not_gu
         read_operands(p);
         if (is_of_nothing(p))
             return;
-        p->failed = p->failed || is_beyond(p);
-        p->failed = p->failed || (p->has_more && in.code != PTX_MMA);
+        p->failed = p->failed || is_beyond(p) || (p->has_more && in.code != PTX_MMA);
         if (p->failed)
             return;
         read_meaning(p, &in);

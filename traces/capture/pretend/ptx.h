@@ -93,9 +93,9 @@ typedef struct {
     uint8_t relation; /* PtxRelation, PtxLanes, PtxVote, the PtxCode of an atom or redux, or a tile's rows */
     uint8_t combined; /* PTX_AND, PTX_OR, PTX_XOR: of a comparison with one more predicate; 0: none */
     PtxType type, from;
-    bool not_guard, is_updating, wraps; /* is_updating: an atom that takes what it is given (exch, cas) */
-    bool negates;                       /* Of a set: its further predicate. */
-    uint8_t n_results, n;               /* Of the operands the first are results. */
+    bool not_guard, is_written, wraps; /* is_written: a copy or a tile that is written to global memory */
+    bool negates;                      /* Of a set: its further predicate. */
+    uint8_t n_results, n;              /* Of the operands the first are results. */
     PtxOperand guard;
     uint32_t first;  /* operand */
     int64_t offset;  /* Of an address, the last operand but the values of ST and ATOM: see ptx.c */

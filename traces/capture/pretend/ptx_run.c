@@ -681,8 +681,7 @@ static void run_copy(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
     const PtxOperand *operands = r->kernel->operands + in->first;
     const uint64_t *base = lanes_of(w, operands[0]), *bytes = lanes_of(w, operands[1]);
     FOR_LANES(mask)
-    touch(r, &r->sites[in->site], base[lane] + (uint64_t)in->offset, bytes[lane] & UINT32_MAX, mark_at(w, operands[0], lane), !in->is_updating,
-          in->is_updating);
+    touch(r, &r->sites[in->site], base[lane] + (uint64_t)in->offset, bytes[lane] & UINT32_MAX, mark_at(w, operands[0], lane), !in->is_written, in->is_written);
 }
 
 static void run_tile(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
@@ -691,7 +690,7 @@ static void run_tile(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
     uint32_t lane = (uint32_t)__builtin_ctz(mask), mark = mark_at(w, operands[0], lane);
     uint64_t address = lanes_of(w, operands[0])[lane] + (uint64_t)in->offset, apart = (lanes_of(w, operands[1])[lane] & UINT32_MAX) * in->type.bits / 8;
     for (uint64_t row = 0; row < in->relation && is_global(in, address); row++)
-        touch(r, &r->sites[in->site], address + row * apart, in->multiplied, mark, !in->is_updating, in->is_updating);
+        touch(r, &r->sites[in->site], address + row * apart, in->multiplied, mark, !in->is_written, in->is_written);
 }
 
 static void run_instruction(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)

@@ -440,10 +440,10 @@ static __thread struct {
     char type[8];
 } computed;
 
-void pretend_computes(uint64_t multiplied_, const char *type, uint64_t lanes, uint64_t lanes_64)
+void pretend_computes(uint64_t products, const char *type, uint64_t lanes, uint64_t lanes_64)
 {
     computed.told = true;
-    computed.multiplied = multiplied_;
+    computed.multiplied = products;
     strncpy(computed.type, type, sizeof computed.type - 1);
     computed.lanes = lanes;
     computed.lanes_64 = lanes_64;
