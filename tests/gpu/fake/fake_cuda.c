@@ -27,7 +27,8 @@
  * takes the host some time (ECH_FAKE_CUDA_SLOW times as long), in which queues go on, pageable copies make it wait, and so does a queue that holds a thousand
  * things (four times as many where CUDA_SCALE_LAUNCH_QUEUES=4x, as the driver has it); cudaMalloc and cudaFree 20 us and 1 us a page more, the latter once the
  * GPU is idle; the device's own clock goes in steps of two microseconds; mapping memory takes what fake_mapping.c says. With
- * ECH_FAKE_CUDA_LATE the so manieth copy, or those from one to another (113-126), takes 20 ms more.
+ * ECH_FAKE_CUDA_LATE the so manieth copy, or those from one to another (113-126), takes 20 ms more. With ECH_FAKE_CUDA_WEIGHTLESS copies and streaming kernels
+ * move nothing but a copy's first and last byte: their time is the model's either way, and the host's is spared.
  */
 #include "tests/gpu/fake/fake.h"
 
