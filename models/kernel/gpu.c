@@ -272,6 +272,28 @@ static double found_in_l2(const EchGpuChip *chip, double all)
     return chip->l2 && chip->l2->capacity > 0 && chip->l2->read > 0 ? CLAMP(1 - all / (L2_SHARE * (double)chip->l2->capacity), 0, 1) : 0;
 }
 
+EchTime ech_gpu_issue_time(const EchGpuLaunch *launch, const EchDevice *device)
+{
+    EchGpuChip chip;
+    if (launch->issued == 0 || !chip_of(device, -1, &chip))
+        return 0;
+    double used = CLAMP((double)ech_gpu_blocks(launch), 1, chip.sms);
+    return (EchTime)MIN((double)launch->issued / (used * chip.lanes / 32 * chip.clock) * ECH_PS_PER_S, (double)ECH_TIME_MAX);
+}
+
+uint64_t ech_gpu_near_bytes(const EchGpuLaunch *launch, const EchDevice *device, uint64_t bytes)
+{
+    EchGpuChip chip = {.l2 = ech_device_memory_kind(device, ECH_MEM_CACHE)};
+    double found = 0;
+    uint64_t known = 0;
+    for (size_t i = 0; i < ECH_GPU_NEAR; i++) {
+        uint64_t near = MIN(MAX(launch->near[i], known), bytes);
+        found += (double)(near - known) * found_in_l2(&chip, 0.75 * (double)ech_gpu_near_limit(i));
+        known = near;
+    }
+    return (uint64_t)found;
+}
+
 /* Reads and writes in equal parts run at the mixed rate; what fits into L2 at L2's, if that is higher. */
 double ech_gpu_memory_seconds(const EchGpuChip *chip, double read, double written, double blocks)
 {

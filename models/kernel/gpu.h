@@ -145,10 +145,19 @@ void ech_gpu_name(const char *name, EchGpuName *ret);
  * gradient of a mean) takes 53: of ResNet-50 there. Held out: EfficientNet-B0 and RegNetY on an H200. */
 unsigned ech_gpu_place_instructions(const EchGpuName *name, unsigned axes, bool expanded);
 
+/** How far back a use of memory may lie of which a launch tells: in that many ranges, each ending at so many bytes used since. */
+#define ECH_GPU_NEAR 6
+#define ECH_GPU_NEAR_MOST (UINT64_C(128) << 20)
+/** Bytes used since, at most, of range @i: 4 MiB, and twice as many for every one after it up to ECH_GPU_NEAR_MOST. */
+static inline uint64_t ech_gpu_near_limit(size_t i)
+{
+    return ECH_GPU_NEAR_MOST >> (ECH_GPU_NEAR - 1 - i);
+}
+
 /** A launch and its shape; 0 where not known. As text "grid=264x2x1 block=512x1x1 shared=0 registers=32 product=1x5185x1024x4096 rows=82960x5185 scattered=1
  * sectors=36 axes=4 elements=4096 operand_bytes=2"; what a compiled program says of the kernel itself, where a name would not, follows it: "class=product
  * arithmetic=mma tile=64x32x32 stages=3 alignment=1 instructions=30 vector=4 trips=2 routine=radix keys=4 passes=2 turned=4096", and of weights of few bits
- * "weight_bits=5", "fills=1", "waits=1", "filters=1".
+ * "weight_bits=5", "fills=1", "waits=1", "filters=1"; of one that is told by its own code "issued=262144 near=0x0x65536x65536x65536x2097152".
  */
 typedef struct {
     uint32_t grid[3], block[3];
@@ -179,6 +188,8 @@ typedef struct {
     uint8_t keys;        /**< Sorts: bytes of the key, where cub can sort by it; 0: it cannot. */
     bool fills;          /**< Products of a library in a program's graph: it sets the counter by which its blocks take tiles, a node of its own before it. */
     uint16_t passes;     /**< FFTs: times that all points are read and written. Solvers: calls of the routine, one after another. */
+    uint64_t issued;     /**< Instructions of all its warps, where its own code tells them. */
+    uint64_t near[ECH_GPU_NEAR]; /**< Of what it reads and writes, how many bytes were used shortly before, with at most ech_gpu_near_limit() others since. */
 } EchGpuLaunch;
 /** Parses the text above; fields in any order, unknown ones passed over. False where there is no grid and no shape in it. */
 bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret);
@@ -186,6 +197,12 @@ bool ech_gpu_launch_parse(const char *text, EchGpuLaunch *ret);
 void ech_gpu_launch_print(const EchGpuLaunch *launch, GString *out);
 /** @was with the shape of @launch in the place of its own, and its other words (what the host did for it) as they are. Owned by the caller. */
 char *ech_gpu_launch_change(const char *was, const EchGpuLaunch *launch) G_GNUC_WARN_UNUSED_RESULT;
+/** Of @bytes that it moves, those that the L2 of @device has by launch->near. A range's uses lie three quarters of its way back, and of what was used that long
+ * ago L2 has what it has of a kernel that moves as much (ech_gpu_memory_seconds). 0 where nothing is told or the device says nothing of its L2. */
+uint64_t ech_gpu_near_bytes(const EchGpuLaunch *launch, const EchDevice *device, uint64_t bytes);
+/** What the schedulers of @device take at least for launch->issued, each an instruction of a warp a clock, on as many multiprocessors as there are blocks. 0
+ * where nothing is told. */
+EchTime ech_gpu_issue_time(const EchGpuLaunch *launch, const EchDevice *device);
 /** Lets what the launch says of the kernel stand over what was read of its name. */
 void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name);
 /** Elements of a list of tensors that a block of multi_tensor_apply takes at most (PyTorch 2.11 and 2.15, MultiTensorApply.cuh: kChunkSize). */

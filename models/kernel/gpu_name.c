@@ -1132,7 +1132,7 @@ static const struct {
     const char *name;
     uint8_t n, shown_by;
     uint8_t missing; /* what a number that is not said stands for */
-    Member members[4];
+    Member members[ECH_GPU_NEAR];
     const char *const *words;
     size_t n_words;
 } fields[] = {
@@ -1168,6 +1168,9 @@ static const struct {
     {"fills", 1, .members = {MEMBER(fills, 1)}},
     {"waits", 1, .members = {MEMBER(waits, 1)}},
     {"filters", 1, .members = {MEMBER(filters, 1)}},
+    {"issued", 1, .members = {MEMBER(issued, ANY)}},
+    {"near", ECH_GPU_NEAR, .shown_by = ECH_GPU_NEAR - 1,
+     .members = {MEMBER(near[0], ANY), MEMBER(near[1], ANY), MEMBER(near[2], ANY), MEMBER(near[3], ANY), MEMBER(near[4], ANY), MEMBER(near[5], ANY)}},
 };
 
 static void set_member(EchGpuLaunch *launch, const Member *member, uint64_t value)

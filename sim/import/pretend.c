@@ -51,8 +51,9 @@
  *   sectors N                                                         of the kernel before: of 32 bytes, that 32 neighbours touch in all of its
  *                                                                     arrays, where these do not lie together
  *   axes N                                                            of the kernel before: dimensions by which it computes where elements lie
- *   lanes OPERATIONS OPERATIONS_64                                    of the kernel before, whose own code was looked at: what its `uses` are is all that it
- *                                                                     moves, and this is what its lanes compute on numbers of up to 32 and of 64 bits
+ *   lanes OPERATIONS OPERATIONS_64 INSTRUCTIONS                       of the kernel before, whose own code was looked at: what its `uses` are is all that it
+ *                                                                     moves, and this is what its lanes compute on numbers of up to 32 and of 64 bits;
+ *                                                                     instructions of all its warps
  *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
  *   thread THREAD                                                     the next work is asked for by this one, of whose ranges none was opened or closed last
  *   end
@@ -74,6 +75,7 @@
 #include "sim/import/kernel_arguments.h"
 #include "sim/import/lines.h"
 #include "sim/import/range_sizes.h"
+#include "sim/import/reuse.h"
 #include "sim/import/xla_folders.h"
 #include "sim/trace/meets.h"
 #include "sim/trace/ranges.h"
@@ -224,6 +226,7 @@ typedef struct {
     uint64_t refused, refused_device; /* the last request that the driver had no room for, bytes; 0: none, or it was served since */
     bool pool_wanted;                 /* by the program itself, not in the place of another */
     bool of_tensorflow, of_xla;       /* it launched kernels that are called as these call theirs */
+    bool of_framework;                /* or PyTorch, CuPy, Numba and other parts of TensorFlow theirs */
     uint64_t n_blocks, n_of_pool;     /* of the device that the program asked for; by cudaMallocAsync */
     uint64_t n_host_work;
     EchBytes host_work_bytes; /* read and written */
@@ -830,6 +833,7 @@ static bool add_lanes(Reader *r, GError **error)
     Kernel *kernel = &g_array_index(r->kernels, Kernel, r->kernels->len - 1);
     kernel->by_code = true;
     memcpy(kernel->lanes, r->lines.fields, sizeof kernel->lanes);
+    kernel->launch.issued = r->lines.fields[2];
     return true;
 }
 
@@ -1165,6 +1169,9 @@ static bool add_name(Reader *r, GError **error)
     g_array_append_val(r->texts, text);
     r->of_tensorflow |= memmem(text.at, text.n, "tensorflow::", 12) || memmem(text.at, text.n, "_GPU_DT_", 8);
     r->of_xla |= memmem(text.at, text.n, "_fusion", 7) || memmem(text.at, text.n, "wrapped_", 8);
+    static const char *const frameworks[] = {"aten::", "at::native", "nn.Module", "triton_", "cupy", "cudapy", "tf::", "Eigen::"};
+    for (size_t i = 0; i < G_N_ELEMENTS(frameworks) && !r->of_framework; i++)
+        r->of_framework = memmem(text.at, text.n, frameworks[i], strlen(frameworks[i])) != NULL;
     r->launched = NULL; /* it may lie elsewhere now */
     return true;
 }
@@ -1526,6 +1533,29 @@ static bool take_code(Reader *r, const Kernel *kernel)
     return true;
 }
 
+/* Goes on with what the items up to @end use, and notes which bytes of that one's were used shortly before on its device. */
+static void take_uses(const Reader *r, GHashTable *devices, uint32_t *next, uint32_t end, uint64_t near[ECH_GPU_NEAR])
+{
+    for (; *next <= end; ++*next) {
+        const EchItem *item = ech_capture_item(r->capture, *next);
+        const EchAddressUse *uses = ech_capture_uses(r->capture, *next);
+        uint64_t others[ECH_GPU_NEAR] = {0};
+        if (!uses)
+            continue;
+        gpointer device = GUINT_TO_POINTER(ech_capture_queue_device(r->capture, item->queue));
+        EchReuse *reuse = g_hash_table_lookup(devices, device);
+        if (!reuse)
+            g_hash_table_insert(devices, device, reuse = ech_reuse_new());
+        for (uint32_t i = 0; i < item->n_uses; i++) {
+            const EchAddressUse *use = &uses[i];
+            if (use->access != ECH_ADDRESS_WRITE)
+                ech_reuse_take(reuse, use->address, use->bytes, false, *next == end ? near : others);
+            if (use->access != ECH_ADDRESS_READ)
+                ech_reuse_take(reuse, use->address, use->bytes, true, *next == end ? near : others);
+        }
+    }
+}
+
 /* What a kernel that TorchInductor generated is called with may be much larger than what it touches of it (a slice, rows that are picked): where its loads and
  * stores are told, no more is moved. */
 static void cut_to_uses(Reader *r, const Kernel *kernel, const Call *call, EchItemWork *work)
@@ -1545,6 +1575,8 @@ static void cut_to_uses(Reader *r, const Kernel *kernel, const Call *call, EchIt
 static void infer_traffic(Reader *r)
 {
     count_kernels(r);
+    g_autoptr(GHashTable) devices = g_hash_table_new_full(NULL, NULL, NULL, (GDestroyNotify)ech_reuse_free);
+    uint32_t next = 0;
     uint64_t by_tiles = 0, by_code = 0, by_shape = 0, by_grid = 0, assumed = 0, unknown = 0;
     for (guint i = 0; i < r->kernels->len; i++) {
         const Kernel *kernel = &g_array_index(r->kernels, Kernel, i);
@@ -1569,6 +1601,7 @@ static void infer_traffic(Reader *r)
             work = (EchItemWork){0};
         cut_to_uses(r, kernel, call, &work);
         if (take_code(r, kernel)) {
+            take_uses(r, devices, &next, kernel->item, launch.near);
             by_code++;
         } else if (take_products(r, kernel, &launch, &work)) {
             item->work = ech_capture_work(r->capture, work);
@@ -1675,7 +1708,7 @@ static const EchLineKind kinds[] = {
     [LINE_PRODUCTS] = {"products", NULL, 3, false},
     [LINE_SECTORS] = {"sectors", NULL, 1, false},
     [LINE_AXES] = {"axes", NULL, 1, false},
-    [LINE_LANES] = {"lanes", NULL, 2, false},
+    [LINE_LANES] = {"lanes", NULL, 3, false},
     [LINE_ASKED] = {"asked", NULL, 1, false},
     [LINE_THREAD] = {"thread", NULL, 1, false},
     [LINE_POOL] = {"pool", NULL, 2, false},
@@ -1899,7 +1932,8 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     for (guint i = 0; i < r->backward->len && !r->marked; i++)
         mark_at(r, g_array_index(r->backward, EchTime, i), ECH_MARK_BACKWARD, strlen(ECH_MARK_BACKWARD));
     ech_capture_set_unrecorded(r->capture);
-    ech_trace_builder_set_property(r->builder, "host_order", "as asked");
+    bool of_framework = r->of_framework || r->of_tensorflow || r->of_xla || r->compiled->len > 0;
+    ech_trace_builder_set_property(r->builder, "host_order", of_framework ? "as asked" : ECH_HOST_COMPILED);
     return ech_capture_finish(r->capture, error);
 }
 

@@ -681,7 +681,8 @@ static DriverPrice driver_price(const EchDevice *device, const char *call)
  * with autocast and AdamW (PyTorch 2.15, 699 launches). A recorded one on an H100 takes 52, under a profiler that notes stacks and shapes. */
 #define EAGER_LAUNCH (15 * ECH_PS_PER_US)
 
-/* Of that, the driver's call alone, where a device says what an operator takes: calibrate's measure of an H100's host (runtime.submit_ps there). */
+/* Of that, the driver's call alone, where a device says what an operator takes, and of a program in CUDA C++, which has little else to do between its launches:
+ * calibrate's measure of an H100's host (runtime.submit_ps there). Held out: llama.cpp of August 2024 without graphs, validation/pretended_programs.md. */
 #define LAUNCH_CALL (4568 * ECH_PS_PER_NS)
 
 /* The operators that captures tell of come one by one where the device says what each takes of its host: names of operators that launch nothing (views,
@@ -707,10 +708,10 @@ static void compile_host(EchMachine *m)
         return;
     m->host_launch = (EchTime)ech_device_number(m->device, "runtime.eager_launch_ps", (double)EAGER_LAUNCH);
     m->host_operator = (EchTime)ech_device_number(m->device, "runtime.eager_operator_ps", 0);
-    if (m->host_operator > 0 && tells_operators(m))
-        m->host_launch = (EchTime)ech_device_number(m->device, "runtime.submit_ps", (double)LAUNCH_CALL);
-    else
+    if (m->host_operator > 0 && !tells_operators(m))
         m->host_operator = 0;
+    if (m->host_operator > 0 || strcmp(order, ECH_HOST_COMPILED) == 0)
+        m->host_launch = (EchTime)ech_device_number(m->device, "runtime.submit_ps", (double)LAUNCH_CALL);
     if (m->host_launch <= 0)
         return;
     m->host_since = g_new(uint32_t, m->n_ops + 1);

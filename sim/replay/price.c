@@ -608,6 +608,26 @@ static void take_cached(const Map *map, Row *row, const EchGpuCost *cost)
         row->work[port] *= 1 - MIN((double)cost->cached / (double)cost->bytes, 1);
 }
 
+/* Of a kernel of no known class whose own code was looked at: what it uses is found in L2 as far as its launch tells that it was used shortly before, that much
+ * less is asked of the memory, and L2 has its own rate; and its instructions are to be issued. */
+static void price_by_code(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
+{
+    const EchMemory *hbm = ech_device_memory_kind(map->device, ECH_MEM_HBM), *l2 = ech_device_memory_kind(map->device, ECH_MEM_CACHE);
+    uint32_t port = hbm ? map->port[memory_index(map, hbm)] : NOWHERE;
+    EchGpuKernel kernel;
+    if (op->launch == ECH_NONE || !ech_gpu_pricer_kernel(pricer->gpu, map->device, op, &kernel))
+        return;
+    EchBytes all = ech_bytes_add(kernel.read, kernel.written);
+    price->minimum = MAX(price->minimum, ech_gpu_issue_time(&kernel.launch, map->device));
+    price->cached = l2 && port != NOWHERE ? ech_gpu_near_bytes(&kernel.launch, map->device, all) : 0;
+    if (price->cached == 0)
+        return;
+    double share = 1 - (double)price->cached / (double)all;
+    row->work[port] *= share;
+    row->amounts[port] *= share;
+    price->minimum = MAX(price->minimum, whole_ps((double)price->cached / (double)l2->read * ECH_PS_PER_S));
+}
+
 /* A time of the kernel model becomes its start and the roofline's amounts. Those that would take longer than the rest of the time were found in a cache, as
  * far as they would; where a resource bounds the kernel, what bounds most is busy all the rest, else all take at least that. The model knows the device alone:
  * what the kernel reads and writes of the host's memory takes what the way there takes, beside it (kernels that read and write pinned memory reach the rate of
@@ -762,6 +782,8 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         pricer->modelled[1] += price->on_lanes ? (double)cost.time : 0;
     } else {
         price->fixed = launch;
+        if (source == ECH_PRICE_ROOFLINE && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE)
+            price_by_code(pricer, map, row, op, price);
         if (source == ECH_PRICE_UNKNOWN)
             row_clear(row);
         else if (pricer->options->overhead && map->measured)

@@ -152,24 +152,24 @@ memory.used [MiB]
 1536 MiB
 PID, pretend_program, 1536 MiB
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm --find gib=1..200 -o find -- "$P" gib {gib} 2>&1 | sed 's/\.[0-9]\{3,\}\././g'; ls find.* | sed 's/\.[0-9]\{3,\}\././g'; rm find.*
-echelon capture: gib 1: fits, 1 GiB of 79.1 GiB, 41.0 us
+echelon capture: gib 1: fits, 1 GiB of 79.1 GiB, 20.1 us
 echelon capture: gib 200: runs out of memory
-echelon capture: gib 14: fits, 14 GiB of 79.1 GiB, 41.0 us
-echelon capture: gib 52: fits, 52 GiB of 79.1 GiB, 41.0 us
+echelon capture: gib 14: fits, 14 GiB of 79.1 GiB, 20.1 us
+echelon capture: gib 52: fits, 52 GiB of 79.1 GiB, 20.1 us
 echelon capture: gib 101: runs out of memory
-echelon capture: gib 76: fits, 76 GiB of 79.1 GiB, 41.0 us
+echelon capture: gib 76: fits, 76 GiB of 79.1 GiB, 20.1 us
 echelon capture: gib 88: runs out of memory
 echelon capture: gib 82: runs out of memory
 echelon capture: gib 79: runs out of memory
-echelon capture: gib 77: fits, 77 GiB of 79.1 GiB, 41.0 us
-echelon capture: gib 78: fits, 78 GiB of 79.1 GiB, 41.0 us
-Largest gib with which it fits h100-sxm: 78 (78 GiB of 79.1 GiB, 41.0 us). With 79 it runs out of memory.
-           1  fits                    1 GiB of 79.1 GiB         41.0 us
-          14  fits                    14 GiB of 79.1 GiB        41.0 us
-          52  fits                    52 GiB of 79.1 GiB        41.0 us
-          76  fits                    76 GiB of 79.1 GiB        41.0 us
-          77  fits                    77 GiB of 79.1 GiB        41.0 us
-          78  fits                    78 GiB of 79.1 GiB        41.0 us
+echelon capture: gib 77: fits, 77 GiB of 79.1 GiB, 20.1 us
+echelon capture: gib 78: fits, 78 GiB of 79.1 GiB, 20.1 us
+Largest gib with which it fits h100-sxm: 78 (78 GiB of 79.1 GiB, 20.1 us). With 79 it runs out of memory.
+           1  fits                    1 GiB of 79.1 GiB         20.1 us
+          14  fits                    14 GiB of 79.1 GiB        20.1 us
+          52  fits                    52 GiB of 79.1 GiB        20.1 us
+          76  fits                    76 GiB of 79.1 GiB        20.1 us
+          77  fits                    77 GiB of 79.1 GiB        20.1 us
+          78  fits                    78 GiB of 79.1 GiB        20.1 us
           79  runs out of memory
           82  runs out of memory
           88  runs out of memory
@@ -183,30 +183,30 @@ find.79.pretend
 find.79.log
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm --set device.memories.hbm.capacity={cap}GiB --find cap=16..128:8 -o least -- "$P" gib 40 2>&1 | sed 's/\.[0-9]\{3,\}\././g'; rm least.*
 echelon capture: cap 16: runs out of memory
-echelon capture: cap 128: fits, 40 GiB of 127 GiB, 41.0 us
+echelon capture: cap 128: fits, 40 GiB of 127 GiB, 20.1 us
 echelon capture: cap 40: runs out of memory
-echelon capture: cap 64: fits, 40 GiB of 63.1 GiB, 41.0 us
-echelon capture: cap 48: fits, 40 GiB of 47.1 GiB, 41.0 us
-Least cap with which it fits h100-sxm: 48 (40 GiB of 47.1 GiB, 41.0 us). With 40 it runs out of memory.
+echelon capture: cap 64: fits, 40 GiB of 63.1 GiB, 20.1 us
+echelon capture: cap 48: fits, 40 GiB of 47.1 GiB, 20.1 us
+Least cap with which it fits h100-sxm: 48 (40 GiB of 47.1 GiB, 20.1 us). With 40 it runs out of memory.
           16  runs out of memory
           40  runs out of memory
-          48  fits                    40 GiB of 47.1 GiB        41.0 us
-          64  fits                    40 GiB of 63.1 GiB        41.0 us
-         128  fits                    40 GiB of 127 GiB         41.0 us
+          48  fits                    40 GiB of 47.1 GiB        20.1 us
+          64  fits                    40 GiB of 63.1 GiB        20.1 us
+         128  fits                    40 GiB of 127 GiB         20.1 us
 Now: echelon run --trace least.48.pretend --device h100-sxm --set device.memories.hbm.capacity=48GiB
 Beyond: what held it, would another setting of the allocator have done? echelon alloc least.40.pretend
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm --set device.memories.hbm.capacity={cap}GiB --find cap=12.5..16:0.25 -o least -- "$P" gib 13 2>&1 | sed 's/\.[0-9]\{3,\}\././g'; rm least.*
 echelon capture: cap 12.50: runs out of memory
-echelon capture: cap 16.00: fits, 13 GiB of 15.1 GiB, 41.0 us
+echelon capture: cap 16.00: fits, 13 GiB of 15.1 GiB, 20.1 us
 echelon capture: cap 14.25: runs out of memory
-echelon capture: cap 15.00: fits, 13 GiB of 14.1 GiB, 41.0 us
-echelon capture: cap 14.50: fits, 13 GiB of 13.6 GiB, 41.0 us
-Least cap with which it fits h100-sxm: 14.50 (13 GiB of 13.6 GiB, 41.0 us). With 14.25 it runs out of memory.
+echelon capture: cap 15.00: fits, 13 GiB of 14.1 GiB, 20.1 us
+echelon capture: cap 14.50: fits, 13 GiB of 13.6 GiB, 20.1 us
+Least cap with which it fits h100-sxm: 14.50 (13 GiB of 13.6 GiB, 20.1 us). With 14.25 it runs out of memory.
        12.50  runs out of memory
        14.25  runs out of memory
-       14.50  fits                    13 GiB of 13.6 GiB        41.0 us
-       15.00  fits                    13 GiB of 14.1 GiB        41.0 us
-       16.00  fits                    13 GiB of 15.1 GiB        41.0 us
+       14.50  fits                    13 GiB of 13.6 GiB        20.1 us
+       15.00  fits                    13 GiB of 14.1 GiB        20.1 us
+       16.00  fits                    13 GiB of 15.1 GiB        20.1 us
 Now: echelon run --trace least.14.50.pretend --device h100-sxm --set device.memories.hbm.capacity=14.50GiB
 Beyond: what held it, would another setting of the allocator have done? echelon alloc least.14.25.pretend
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm --find gib=80..99 -o none -- "$P" gib {gib} 2>&1 | sed 's/\.[0-9]\{3,\}\././g'; ls none.*.pretend | wc -l; rm none.*
@@ -218,22 +218,22 @@ It does not fit h100-sxm with gib 80 nor with 99; nothing between was tried, and
 Now: what held it, would another setting of the allocator have done? echelon alloc none.80.pretend
 2
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm --find=gib=1..20 -o all -- "$P" gib {gib} 2>&1 | sed 's/\.[0-9]\{3,\}\././g'; rm all.*
-echelon capture: gib 1: fits, 1 GiB of 79.1 GiB, 41.0 us
-echelon capture: gib 20: fits, 20 GiB of 79.1 GiB, 41.0 us
+echelon capture: gib 1: fits, 1 GiB of 79.1 GiB, 20.1 us
+echelon capture: gib 20: fits, 20 GiB of 79.1 GiB, 20.1 us
 It fits h100-sxm with gib 1 as with 20; nothing between was tried, and what is asked for lies outside.
-           1  fits                    1 GiB of 79.1 GiB         41.0 us
-          20  fits                    20 GiB of 79.1 GiB        41.0 us
+           1  fits                    1 GiB of 79.1 GiB         20.1 us
+          20  fits                    20 GiB of 79.1 GiB        20.1 us
 Now: echelon run --trace all.20.pretend --device h100-sxm
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm --find n=1..9 -o ends -- sh -c 'test {n} -lt 5 || exit 7; "$0"' "$P" 2>&1 | sed 's/\.[0-9]\{3,\}\././g'; rm ends.*
-echelon capture: n 1: fits, 1 GiB of 79.1 GiB, 41.0 us
+echelon capture: n 1: fits, 1 GiB of 79.1 GiB, 20.1 us
 echelon capture: n 9: fails: exit status 7
-echelon capture: n 3: fits, 1 GiB of 79.1 GiB, 41.0 us
+echelon capture: n 3: fits, 1 GiB of 79.1 GiB, 20.1 us
 echelon capture: n 5: fails: exit status 7
-echelon capture: n 4: fits, 1 GiB of 79.1 GiB, 41.0 us
-Largest n with which it fits h100-sxm: 4 (1 GiB of 79.1 GiB, 41.0 us). With 5 it fails: exit status 7, not for want of memory that it says: see ends.5.log.
-           1  fits                    1 GiB of 79.1 GiB         41.0 us
-           3  fits                    1 GiB of 79.1 GiB         41.0 us
-           4  fits                    1 GiB of 79.1 GiB         41.0 us
+echelon capture: n 4: fits, 1 GiB of 79.1 GiB, 20.1 us
+Largest n with which it fits h100-sxm: 4 (1 GiB of 79.1 GiB, 20.1 us). With 5 it fails: exit status 7, not for want of memory that it says: see ends.5.log.
+           1  fits                    1 GiB of 79.1 GiB         20.1 us
+           3  fits                    1 GiB of 79.1 GiB         20.1 us
+           4  fits                    1 GiB of 79.1 GiB         20.1 us
            5  fails: exit status 7
            9  fails: exit status 7
 Now: echelon run --trace ends.4.pretend --device h100-sxm

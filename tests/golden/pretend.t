@@ -199,9 +199,9 @@ $ gzip -dc traces/gpt_pytorch.h100/gpt.pretend.gz > $T/alone.pretend; echelon in
 $ printf 'echelon-pretend 1\nclock 1\ndevice 84825604096 536870912 1 "h100-sxm"\nname 1 "k"\nalloc 10 0 0 4294967296 84600000000 3 0\nkernel 20 0 0 1 1 1 1 32 1 1 0\nend\n' > $T/tight.pretend; echelon advise $T/tight.pretend --device h100-sxm | sed -n '/NOT FIT/p;/larger device/,/^$/p'
   IT DOES NOT FIT. 78.8 GiB of hbm are needed, 78.6 GiB are there beside 512 MiB of the process's context.
   As it is, on a larger device
-   1  h100-nvl                             78.8 GiB         -    16 us    x1.000
-   2  gh200                                78.8 GiB         -    16 us    x1.000
-   3  gb10                                 78.8 GiB         -    16 us    x1.000
+   1  h100-nvl                             78.8 GiB         -  5.57 us    x1.000
+   2  gh200                                78.8 GiB         -  5.57 us    x1.000
+   3  gb10                                 78.8 GiB         -  5.57 us    x1.000
 
 $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /Longest/,$p'
   It fits. hbm 113 MiB of 78.6 GiB (0 %), host 2 MiB of 2 TiB (0 %)
@@ -344,3 +344,18 @@ $ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 25769803776 0 2 \"rtx-4
 3
   It fits. hbm 4 MiB of 6 MiB (67 %)
   All of this is one device's. Besides, device 1 needs 8 MiB of hbm, WHICH DOES NOT FIT; --set capture_device=N tells that. Where devices take turns, as layers that device_map spreads do, their times add up.
+$ : kernels told by their code, of which L2 has what was used just before, where it is large, and whose instructions take their time. A program in C++ asks by the driver alone
+$ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 15000000000 0 1 \"h100-sxm\"\nname 1 \"scale\"\nname 2 \"count\"\nalloc 1 0 0 4294967296 1073741824 3 0"; for (i = 0; i < 100; i++) printf "kernel %d 0 0 1 4096 1 1 256 1 1 0\nuses 1 %d 4194304 2 %d 4194304\nlanes 0 0 1000\n", i, 4294967296 + i % 2 * 4194304, 4294967296 + (i + 1) % 2 * 4194304; print "kernel 200 0 0 2 4096 1 1 256 1 1 0\nuses 1 4294967296 4\nlanes 0 0 9000000000\nend" }' >$T/code.pretend; for d in h100-sxm v100-32 t4; do echelon run --trace $T/code.pretend --device $d | grep -E "^  It takes|hbm port .* read|  (count|scale) "; done; echelon run --trace $T/code.pretend --device h100-sxm --set device.runtime.submit_ps=99us | grep -E "waits for the program" | cut -c1-190; rm $T/code.pretend
+  It takes 9.07 ms, bound by latency inside kernels (98 % of the critical path).
+    hbm port    18.5 us    0.2 % ....................  400 MiB read, 400 MiB written; 744 MiB of that in L2
+    count                         8.61 ms   94.9 % ###################.  kernel, roofline
+    scale                          250 us    2.8 % #...................  kernel, roofline, 100 times
+  It takes 19.2 ms, bound by latency inside kernels (96 % of the critical path).
+    hbm port     538 us    2.8 % #...................  400 MiB read, 400 MiB written; 396 MiB of that in L2
+    count                         18.4 ms   95.7 % ###################.  kernel, roofline
+    scale                          688 us    3.6 % #...................  kernel, roofline, 100 times
+  It takes 38.3 ms, bound by latency inside kernels (92 % of the critical path).
+    hbm port    2.69 ms    7.0 % #...................  400 MiB read, 400 MiB written; 198 MiB of that in L2
+    count                         35.4 ms   92.3 % ##################..  kernel, roofline
+    scale                         2.84 ms    7.4 % #...................  kernel, roofline, 100 times
+  For 52 % of that the GPU waits for the program's host: 99 us for each launch (runtime.submit_ps; assumed). Other hosts differ (--set device.runtime.submit_ps=2.5us).

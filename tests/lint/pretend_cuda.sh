@@ -133,7 +133,7 @@ for line in open(sys.argv[1]):
         for how, bytes_ in zip(rest[::3], rest[2::3]):
             found[kernel][int(how) - 1] += int(bytes_)
     elif word == "lanes":
-        found[kernel][2:4] = map(int, rest)
+        found[kernel][2:4] = map(int, rest[:2])
     elif word == "products":
         found[kernel][4] = int(rest[1])
     else:

@@ -312,9 +312,10 @@ END_TEST
 START_TEST(told_by_code)
 {
     g_autoptr(EchImport) import = must_read(
-        HEAD "name 1 \"softmax_forward_kernel5(float*)\"\nname 2 \"bf16\"\nname 3 \"\"\nalloc 1 0 0 1099511627776 1073741824 3 0\n"
-             "kernel 2 0 0 1 64 1 1 128 1 1 0\nuses 1 1099511627776 4096 1 1099512676352 512 2 1099513724928 8192\nlanes 777 5\n"
-             "kernel 3 0 0 1 64 1 1 128 1 1 0\nuses 1 1099511627776 64\nproducts 3 4096 2\nlanes 0 0\nkernel 4 0 0 1 1 1 1 1 1 1 0\nargs\nlanes 0 9\nend\n");
+        HEAD
+        "name 1 \"softmax_forward_kernel5(float*)\"\nname 2 \"bf16\"\nname 3 \"\"\nalloc 1 0 0 1099511627776 1073741824 3 0\n"
+        "kernel 2 0 0 1 64 1 1 128 1 1 0\nuses 1 1099511627776 4096 1 1099512676352 512 2 1099513724928 8192\nlanes 777 5 0\n"
+        "kernel 3 0 0 1 64 1 1 128 1 1 0\nuses 1 1099511627776 64\nproducts 3 4096 2\nlanes 0 0 900\nkernel 4 0 0 1 1 1 1 1 1 1 0\nargs\nlanes 0 9 0\nend\n");
     static const struct {
         EchBytes read, write;
         size_t n;
@@ -337,8 +338,11 @@ START_TEST(told_by_code)
         }
     }
     ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_told_by_their_code"), 3);
-    must_fail(HEAD "lanes 1 2\nend\n", "lanes of no kernel; expected its launch before");
-    must_fail(HEAD "name 1 \"a\"\nkernel 1 0 0 1 8 1 1 128 1 1 0\nlanes 4\nend\n", ":6: ");
+    ck_assert_str_eq(ech_trace_string(import->trace, nth(import->trace, ECH_OP_KERNEL, 0)->launch), "grid=64x1x1 block=128x1x1");
+    ck_assert_str_eq(ech_trace_string(import->trace, nth(import->trace, ECH_OP_KERNEL, 1)->launch),
+                     "grid=64x1x1 block=128x1x1 issued=900 near=64x64x64x64x64x64"); /* read by the one before */
+    must_fail(HEAD "lanes 1 2 3\nend\n", "lanes of no kernel; expected its launch before");
+    must_fail(HEAD "name 1 \"a\"\nkernel 1 0 0 1 8 1 1 128 1 1 0\nlanes 4 5\nend\n", ":6: ");
 }
 END_TEST
 
@@ -658,9 +662,9 @@ static EchImport *small_kernels(unsigned n, const char *behind)
 
 START_TEST(work_of_the_host)
 {
-    g_autoptr(EchDevice) device =
-        ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", "device.memories.host.read=100GB/s",
-                                                          "device.memories.host.write=100GB/s", "device.runtime.processor_rate=200GB/s", NULL});
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", (const char *const[]){"device.runtime.eager_launch_ps=10us", "device.runtime.submit_ps=10us",
+                                                                                    "device.memories.host.read=100GB/s", "device.memories.host.write=100GB/s",
+                                                                                    "device.runtime.processor_rate=200GB/s", NULL});
     /* A copy, which the host waits for; an optimizer's step on 3 GB read and 2 written; a copy back. */
     const char *text = HEAD "name 1 \"aten::_fused_adamw_\"\ncopy 1 0 0 1000000 3 2 1\nsync 2 4 0 0 0\n%scopy 4 0 0 1000000 2 3 1\nend\n";
     g_autofree char *with = g_strdup_printf(text, "host 3 0 1 3000000000 2000000000\n"), *without = g_strdup_printf(text, "");
@@ -737,7 +741,7 @@ END_TEST
 /* 1,000 copies of 4 KiB: of an operator each, of one's loop, and of a batch; only the last are asked for with one call. */
 START_TEST(copies_right_behind_others)
 {
-    const char *const edits[] = {"device.runtime.eager_launch_ps=10us", "device.runtime.copy_in_loop_ps=2us", "device.runtime.copy_in_batch_ps=1us", NULL};
+    const char *const edits[] = {"device.runtime.submit_ps=10us", "device.runtime.copy_in_loop_ps=2us", "device.runtime.copy_in_batch_ps=1us", NULL};
     g_autoptr(EchDevice) device = ech_test_device("h100-sxm", edits);
     static const struct {
         const char *before, *behind;

@@ -1197,6 +1197,14 @@ START_TEST(products_in_room)
     int (*gemm)(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int, const void *, void *, int, int, int, int);
     find("cublasGemmEx", &gemm);
     ck_assert_int_eq(gemm(handle, 0, 0, 256, 256, 256, &wide, NULL, 1, 256, NULL, 1, 256, &wide, NULL, 1, 256, 70, -1), 0);
+    /* Matrices by their addresses, as llama.cpp has its attention; of 16 bits all. */
+    int (*of_each)(void *, int, int, int, int, int, const void *, const void *, int, int, const void *, int, int, const void *, void *, int, int, int, int,
+                   int);
+    int (*hgemm)(void *, int, int, int, int, int, const void *, const void *, int, const void *, int, const void *, void *, int);
+    find("cublasGemmBatchedEx", &of_each);
+    find("cublasHgemm", &hgemm);
+    ck_assert_int_eq(of_each(handle, 1, 0, 512, 128, 64, &wide, NULL, 2, 64, NULL, 2, 64, &zero, NULL, 2, 512, 32, 64, -1), 0);
+    ck_assert_int_eq(hgemm(handle, 0, 0, 256, 128, 64, &wide, NULL, 256, NULL, 64, &zero, NULL, 256), 0);
     ck_assert_int_eq(refused(), 15);
     ck_assert_int_eq(end(handle), 0);
     g_autofree char *lines = written("library", "459");
@@ -1204,7 +1212,9 @@ START_TEST(products_in_room)
                             "0 0 \"cublasLtMatmul\" \"product=1x1024x512x256 operand_bytes=1 class=product\" 196608 1048576 268435456 \"f4e2m1fn\"\n"
                             "0 0 \"cublasLtMatmul\" \"product=1x256x256x256 operand_bytes=8 class=product turned=65536\" 1572864 524288 33554432 \"f64\"\n"
                             "0 0 \"cublasLtMatmul\" \"product=1x256x256x256 operand_bytes=8 class=product turned=65536\" 1048576 524288 33554432 \"f64\"\n"
-                            "0 0 \"cublasGemmEx\" \"product=1x256x256x256 operand_bytes=8 class=product turned=65536\" 1572864 524288 33554432 \"f64\"\n");
+                            "0 0 \"cublasGemmEx\" \"product=1x256x256x256 operand_bytes=8 class=product turned=65536\" 1572864 524288 33554432 \"f64\"\n"
+                            "0 0 \"cublasGemmStridedBatchedEx\" \"product=32x128x512x64 operand_bytes=2 class=product\" 2621440 4194304 268435456 \"f16\"\n"
+                            "0 0 \"cublasGemmEx\" \"product=1x128x256x64 operand_bytes=2 class=product turned=16384\" 49152 65536 4194304 \"f16\"\n");
     unload();
 }
 END_TEST

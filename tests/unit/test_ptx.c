@@ -98,6 +98,7 @@ START_TEST(test_streams)
     ck_assert(moves("", body, &(Launch){{1000}, {256}, {GIB, 2 * GIB, 1000 * 256}, 0}, &found));
     ck_assert_uint_eq(moved(&found, 1, false), 256000 * 16);
     ck_assert_uint_eq(moved(&found, 2, true), 256000 * 16);
+    ck_assert_uint_eq(found.issued, 8000 * 11); /* of each warp, but what names a register, a parameter or a wider integer */
     ck_assert(moves("", body, &(Launch){{1000}, {256}, {GIB, GIB, 1000 * 256}, 0}, &found)); /* in place */
     ck_assert_uint_eq(moved(&found, 1, false), 256000 * 16);
     ck_assert_uint_eq(moved(&found, 1, true), 256000 * 16);

@@ -47,8 +47,8 @@ typedef struct {
     int math_mode, pointer_mode;
 } Handle;
 
-/* CUBLAS_TF32_TENSOR_OP_MATH, CUBLAS_COMPUTE_32F_FAST_TF32. */
-enum { MATH_TF32 = 3, COMPUTE_TF32 = 77 };
+/* CUBLAS_TF32_TENSOR_OP_MATH, CUBLAS_COMPUTE_16F, _32F, _32F_FAST_TF32, CUBLAS_GEMM_DEFAULT, CUDA_R_16F. */
+enum { MATH_TF32 = 3, COMPUTE_F16 = 64, COMPUTE_F32 = 68, COMPUTE_TF32 = 77, DEFAULT = -1, F16 = 2 };
 
 typedef struct {
     uint64_t batch, m, n, k;
@@ -227,7 +227,7 @@ PRETEND_EXPORT int cublasGemmEx(void *handle, int ta, int tb, int m, int n, int 
 PRETEND_EXPORT int cublasSgemmEx(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int a_type, int lda, const void *b,
                                  int b_type, int ldb, const void *beta, void *c, int c_type, int ldc)
 {
-    return cublasGemmEx(handle, ta, tb, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c, c_type, ldc, 68, -1); /* CUBLAS_COMPUTE_32F, _GEMM_DEFAULT */
+    return cublasGemmEx(handle, ta, tb, m, n, k, alpha, a, a_type, lda, b, b_type, ldb, beta, c, c_type, ldc, COMPUTE_F32, DEFAULT);
 }
 
 PRETEND_EXPORT int cublasSgemmStridedBatched(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int lda, long long stride_a,
@@ -252,6 +252,38 @@ PRETEND_EXPORT int cublasGemmStridedBatchedEx(void *handle, int ta, int tb, int 
     product.tf32 = product.tf32 || compute == COMPUTE_TF32;
     product.places = place(a, a_type, lda, stride_a) | place(b, b_type, ldb, stride_b) | place(c, c_type, ldc, stride_c);
     return ask(handle, "cublasGemmStridedBatchedEx", &product, a, b, c);
+}
+
+/* Each matrix at an address that lies in device memory: which arrays they are in is not told, but where the addresses are. */
+PRETEND_EXPORT int cublasGemmBatchedEx(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *const *a, int a_type, int lda,
+                                       const void *const *b, int b_type, int ldb, const void *beta, void *const *c, int c_type, int ldc, int batch, int compute,
+                                       int algorithm)
+{
+    uint64_t addresses = (uint64_t)batch * sizeof *a;
+    pretend_use(PRETEND_READS, a, addresses);
+    pretend_use(PRETEND_READS, b, addresses);
+    pretend_use(PRETEND_READS, c, addresses);
+    return cublasGemmStridedBatchedEx(handle, ta, tb, m, n, k, alpha, NULL, a_type, lda, 0, NULL, b_type, ldb, 0, beta, NULL, c_type, ldc, 0, batch, compute,
+                                      algorithm);
+}
+
+PRETEND_EXPORT int cublasHgemm(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int lda, const void *b, int ldb,
+                               const void *beta, void *c, int ldc)
+{
+    return cublasGemmEx(handle, ta, tb, m, n, k, alpha, a, F16, lda, b, F16, ldb, beta, c, F16, ldc, COMPUTE_F16, DEFAULT);
+}
+
+PRETEND_EXPORT int cublasHgemmStridedBatched(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *a, int lda, long long stride_a,
+                                             const void *b, int ldb, long long stride_b, const void *beta, void *c, int ldc, long long stride_c, int batch)
+{
+    return cublasGemmStridedBatchedEx(handle, ta, tb, m, n, k, alpha, a, F16, lda, stride_a, b, F16, ldb, stride_b, beta, c, F16, ldc, stride_c, batch,
+                                      COMPUTE_F16, DEFAULT);
+}
+
+PRETEND_EXPORT int cublasHgemmBatched(void *handle, int ta, int tb, int m, int n, int k, const void *alpha, const void *const *a, int lda, const void *const *b,
+                                      int ldb, const void *beta, void *const *c, int ldc, int batch)
+{
+    return cublasGemmBatchedEx(handle, ta, tb, m, n, k, alpha, a, F16, lda, b, F16, ldb, beta, c, F16, ldc, batch, COMPUTE_F16, DEFAULT);
 }
 
 /* ---- cuBLASLt ---- */

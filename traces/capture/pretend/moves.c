@@ -20,7 +20,7 @@ typedef struct {
     Move *moves;     /* NULL: it cannot be told, or moves nothing */
     size_t n;
     bool told;
-    uint64_t multiplied, lanes, lanes_64;
+    uint64_t multiplied, lanes, lanes_64, issued;
     char type[8]; /* of what is multiplied */
 } Launch;
 
@@ -138,6 +138,7 @@ static void find_moves(PtxKernel *ptx, const PtxLaunch *launch, const uint64_t *
     memcpy(ret->type, ptx->multiplied, sizeof ret->type);
     ret->lanes = found.flops;
     ret->lanes_64 = found.flops_64;
+    ret->issued = found.issued;
 }
 
 static bool tell(const Launch *launch, const uint64_t *words)
@@ -152,7 +153,7 @@ static bool tell(const Launch *launch, const uint64_t *words)
     }
     if (launch->n == 0)
         pretend_places(0, 0); /* of no array */
-    pretend_computes(launch->multiplied, launch->type, launch->lanes, launch->lanes_64);
+    pretend_computes(launch->multiplied, launch->type, launch->lanes, launch->lanes_64, launch->issued);
     return true;
 }
 

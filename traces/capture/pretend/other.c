@@ -287,74 +287,97 @@ FFT_OF_REAL(cufftExecZ2D)
 
 /* ---- what is not pretended: one line that names it, and the library's own "not supported" ---- */
 
-/* cuBLAS's of rotations, of symmetric matrices and of triangles, which MAGMA calls. */
+/* cuBLAS's of rotations, of symmetric, banded and packed matrices and of triangles. */
 #define NO_BLAS(name) PRETEND_REFUSED(name, 15)
-NO_BLAS(cublasChemm_v2)
-NO_BLAS(cublasChemv_v2)
-NO_BLAS(cublasCher2_v2)
-NO_BLAS(cublasCher2k_v2)
-NO_BLAS(cublasCher_v2)
-NO_BLAS(cublasCherk_v2)
-NO_BLAS(cublasCrot_v2)
-NO_BLAS(cublasCrotg_v2)
+#define NO_BLAS_OF(T)                                                                                                                                          \
+    NO_BLAS(cublas##T##gbmv_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##gemvBatched)                                                                                                                            \
+    NO_BLAS(cublas##T##gemvStridedBatched)                                                                                                                     \
+    NO_BLAS(cublas##T##matinvBatched)                                                                                                                          \
+    NO_BLAS(cublas##T##rot_v2)                                                                                                                                 \
+    NO_BLAS(cublas##T##rotg_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##symm_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##symv_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##syr2_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##syr2k_v2)                                                                                                                               \
+    NO_BLAS(cublas##T##syr_v2)                                                                                                                                 \
+    NO_BLAS(cublas##T##syrk_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##syrkx)                                                                                                                                  \
+    NO_BLAS(cublas##T##tbmv_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##tbsv_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##tpmv_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##tpsv_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##tpttr)                                                                                                                                  \
+    NO_BLAS(cublas##T##trmm_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##trmv_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##trsv_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##trttp)
+#define NO_BLAS_OF_REAL(T)                                                                                                                                     \
+    NO_BLAS(cublas##T##rotm_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##rotmg_v2)                                                                                                                               \
+    NO_BLAS(cublas##T##sbmv_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##spmv_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##spr2_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##spr_v2)                                                                                                                                 \
+    NO_BLAS(cublas##T##gemmGroupedBatched)
+#define NO_BLAS_OF_COMPLEX(T)                                                                                                                                  \
+    NO_BLAS(cublas##T##gemm3m)                                                                                                                                 \
+    NO_BLAS(cublas##T##hbmv_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##hemm_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##hemv_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##her2_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##her2k_v2)                                                                                                                               \
+    NO_BLAS(cublas##T##her_v2)                                                                                                                                 \
+    NO_BLAS(cublas##T##herk_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##herkx)                                                                                                                                  \
+    NO_BLAS(cublas##T##hpmv_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##hpr2_v2)                                                                                                                                \
+    NO_BLAS(cublas##T##hpr_v2)
+NO_BLAS_OF(S)
+NO_BLAS_OF(D)
+NO_BLAS_OF(C)
+NO_BLAS_OF(Z)
+NO_BLAS_OF_REAL(S)
+NO_BLAS_OF_REAL(D)
+NO_BLAS_OF_COMPLEX(C)
+NO_BLAS_OF_COMPLEX(Z)
 NO_BLAS(cublasCsrot_v2)
-NO_BLAS(cublasCsymm_v2)
-NO_BLAS(cublasCsymv_v2)
-NO_BLAS(cublasCsyr2_v2)
-NO_BLAS(cublasCsyr2k_v2)
-NO_BLAS(cublasCsyr_v2)
-NO_BLAS(cublasCsyrk_v2)
-NO_BLAS(cublasCtrmm_v2)
-NO_BLAS(cublasCtrmv_v2)
-NO_BLAS(cublasCtrsv_v2)
-NO_BLAS(cublasDrot_v2)
-NO_BLAS(cublasDrotg_v2)
-NO_BLAS(cublasDrotm_v2)
-NO_BLAS(cublasDrotmg_v2)
-NO_BLAS(cublasDsymm_v2)
-NO_BLAS(cublasDsymv_v2)
-NO_BLAS(cublasDsyr2_v2)
-NO_BLAS(cublasDsyr2k_v2)
-NO_BLAS(cublasDsyr_v2)
-NO_BLAS(cublasDsyrk_v2)
-NO_BLAS(cublasDtrmm_v2)
-NO_BLAS(cublasDtrmv_v2)
-NO_BLAS(cublasDtrsv_v2)
+NO_BLAS(cublasZdrot_v2)
 NO_BLAS(cublasGetMatrixAsync)
 NO_BLAS(cublasGetVectorAsync)
 NO_BLAS(cublasSetMatrixAsync)
 NO_BLAS(cublasSetVectorAsync)
-NO_BLAS(cublasSrot_v2)
-NO_BLAS(cublasSrotg_v2)
-NO_BLAS(cublasSrotm_v2)
-NO_BLAS(cublasSrotmg_v2)
-NO_BLAS(cublasSsymm_v2)
-NO_BLAS(cublasSsymv_v2)
-NO_BLAS(cublasSsyr2_v2)
-NO_BLAS(cublasSsyr2k_v2)
-NO_BLAS(cublasSsyr_v2)
-NO_BLAS(cublasSsyrk_v2)
-NO_BLAS(cublasStrmm_v2)
-NO_BLAS(cublasStrmv_v2)
-NO_BLAS(cublasStrsv_v2)
-NO_BLAS(cublasZdrot_v2)
-NO_BLAS(cublasZhemm_v2)
-NO_BLAS(cublasZhemv_v2)
-NO_BLAS(cublasZher2_v2)
-NO_BLAS(cublasZher2k_v2)
-NO_BLAS(cublasZher_v2)
-NO_BLAS(cublasZherk_v2)
-NO_BLAS(cublasZrot_v2)
-NO_BLAS(cublasZrotg_v2)
-NO_BLAS(cublasZsymm_v2)
-NO_BLAS(cublasZsymv_v2)
-NO_BLAS(cublasZsyr2_v2)
-NO_BLAS(cublasZsyr2k_v2)
-NO_BLAS(cublasZsyr_v2)
-NO_BLAS(cublasZsyrk_v2)
-NO_BLAS(cublasZtrmm_v2)
-NO_BLAS(cublasZtrmv_v2)
-NO_BLAS(cublasZtrsv_v2)
+NO_BLAS(cublasCgemm3mBatched)
+NO_BLAS(cublasCgemm3mEx)
+NO_BLAS(cublasCgemm3mStridedBatched)
+NO_BLAS(cublasCgemmEx)
+NO_BLAS(cublasCherk3mEx)
+NO_BLAS(cublasCherkEx)
+NO_BLAS(cublasCsyrk3mEx)
+NO_BLAS(cublasCsyrkEx)
+NO_BLAS(cublasGemmGroupedBatchedEx)
+NO_BLAS(cublasHSHgemvBatched)
+NO_BLAS(cublasHSHgemvStridedBatched)
+NO_BLAS(cublasHSSgemvBatched)
+NO_BLAS(cublasHSSgemvStridedBatched)
+NO_BLAS(cublasTSSgemvBatched)
+NO_BLAS(cublasTSSgemvStridedBatched)
+NO_BLAS(cublasTSTgemvBatched)
+NO_BLAS(cublasTSTgemvStridedBatched)
+NO_BLAS(cublasAsumEx)
+NO_BLAS(cublasAxpyEx)
+NO_BLAS(cublasCopyEx)
+NO_BLAS(cublasDotcEx)
+NO_BLAS(cublasIamaxEx)
+NO_BLAS(cublasIaminEx)
+NO_BLAS(cublasNrm2Ex)
+NO_BLAS(cublasRotEx)
+NO_BLAS(cublasRotgEx)
+NO_BLAS(cublasRotmEx)
+NO_BLAS(cublasRotmgEx)
+NO_BLAS(cublasScalEx)
+NO_BLAS(cublasSwapEx)
+NO_BLAS(cublasUint8gemmBias)
 
 /* Algorithms by their numbers. */
 NO_BLAS(cublasLtGroupedMatrixLayoutInit_internal)

@@ -84,8 +84,8 @@ bool pretend_use_told(void);
 /* It is a kernel: of 32 bytes, that 32 neighbours touch, where these lie apart, and dimensions by which it computes where its elements lie (0: not known). Its
  * arguments follow, if any. */
 void pretend_places(unsigned sectors, unsigned axes);
-/* It is a kernel: operations of tensor cores, @products, on @type (0: none), and of its lanes on numbers of 32 and of 64 bits. */
-void pretend_computes(uint64_t products, const char *type, uint64_t lanes, uint64_t lanes_64);
+/* It is a kernel: operations of tensor cores, @products, on @type (0: none), and of its lanes on numbers of 32 and of 64 bits; instructions of its warps. */
+void pretend_computes(uint64_t products, const char *type, uint64_t lanes, uint64_t lanes_64, uint64_t issued);
 /* An address that stands in a kernel's parameter @parameter. */
 void pretend_argument(size_t parameter, uint64_t address);
 

@@ -764,6 +764,17 @@ static bool is_harmless(Parser *p)
     return false;
 }
 
+/* Whether machine code has an instruction for it: not where it names what is there already, a register, a parameter, or an integer in more or fewer bits. */
+static bool is_issued(const Parser *p, const PtxInstruction *in)
+{
+    static const char *const names[] = {"mov", "cvta"};
+    Word name = p->modifiers[0];
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (ptx_is_word(name.at, name.n, names[i]))
+            return false;
+    return ptx_is_word(name.at, name.n, "cvt") ? in->type.is_float || in->from.is_float : !(ptx_is_word(name.at, name.n, "ld") && has(p, "param"));
+}
+
 static void read_instruction(Parser *p, Word word, PtxOperand guard, bool not_guard)
 {
     split(p, word);
@@ -788,6 +799,7 @@ static void read_instruction(Parser *p, Word word, PtxOperand guard, bool not_gu
             return;
         read_meaning(p, &in);
     }
+    in.issued = is_issued(p, &in);
     add_instruction(p, in);
     if (in.code == PTX_BRA || in.code == PTX_BRX)
         p->at += strcspn(p->at, ";");
@@ -1087,11 +1099,11 @@ static bool compact(PtxKernel *k, const bool *is_kept, const bool *is_needed)
             is_target[k->instructions[i].target] = true;
     for (uint32_t i = 0; ok && i < k->n_targets; i++)
         is_target[k->targets[i]] = true;
-    uint32_t n = 0, flops = 0, flops_64 = 0, sites = 0, n_registers = 0;
+    uint32_t n = 0, flops = 0, flops_64 = 0, issued = 0, sites = 0, n_registers = 0;
     for (uint32_t i = 0; ok && i <= k->n_instructions; i++) {
-        if ((is_target[i] || i == k->n_instructions) && flops + flops_64 > 0) {
-            made[n++] = (PtxInstruction){.code = PTX_NOP, .guard = PTX_NOWHERE, .flops = flops, .flops_64 = flops_64};
-            flops = flops_64 = 0;
+        if ((is_target[i] || i == k->n_instructions) && flops + flops_64 + issued > 0) {
+            made[n++] = (PtxInstruction){.code = PTX_NOP, .guard = PTX_NOWHERE, .flops = flops, .flops_64 = flops_64, .issued = issued};
+            flops = flops_64 = issued = 0;
         }
         now[i] = n;
         if (i == k->n_instructions)
@@ -1099,13 +1111,15 @@ static bool compact(PtxKernel *k, const bool *is_kept, const bool *is_needed)
         PtxInstruction in = k->instructions[i];
         flops += in.flops;
         flops_64 += in.flops_64;
+        issued += in.issued;
         if (!is_kept[i] || (in.code == PTX_BAR && !k->reads_shared))
             continue;
         ok = !(in.code == PTX_ZERO && in.relation);
         in.flops = flops;
         in.flops_64 = flops_64;
+        in.issued = issued;
         in.site = is_site(&in) ? sites++ : UINT32_MAX;
-        flops = flops_64 = 0;
+        flops = flops_64 = issued = 0;
         made[n++] = in;
     }
     for (uint32_t i = 0; ok && i < k->n_registers; i++)

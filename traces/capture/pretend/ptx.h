@@ -105,6 +105,7 @@ typedef struct {
     uint64_t multiplied; /* MMA: operations of a warp; TILE: bytes of a row */
     uint32_t flops;      /* of a thread, on 32 bits, since the instruction before */
     uint32_t flops_64;
+    uint32_t issued; /* of a warp, since the instruction before: instructions that machine code has, too */
 } PtxInstruction;
 
 /* Constants that hang on the block or the thread. */
@@ -171,6 +172,7 @@ typedef struct {
     PtxMove moves[PTX_MOVES];
     size_t n;
     uint64_t multiplied, flops, flops_64; /* operations of the whole grid: of tensor cores, and of lanes on 32 and on 64 bits */
+    uint64_t issued;                      /* instructions of all its warps */
 } PtxMoves;
 
 /* What the memory of a device holds: @bytes at @address, up to 8; false where that is not known. */

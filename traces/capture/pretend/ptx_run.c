@@ -43,9 +43,9 @@ typedef struct {
     uint64_t *keys;   /* sectors that the block touched */
     uint32_t *stamps; /* and in which block */
     uint32_t room, stamp, n_keys;
-    bool is_inner, is_marked;                      /* is_marked: some register is */
-    uint64_t steps, limit;                         /* instructions of warps so far, and behind which it is given up */
-    uint64_t multiplied[2], flops[2], flops_64[2]; /* by is_inner */
+    bool is_inner, is_marked;                                 /* is_marked: some register is */
+    uint64_t steps, limit;                                    /* instructions of warps so far, and behind which it is given up */
+    uint64_t multiplied[2], flops[2], flops_64[2], issued[2]; /* by is_inner */
     Cell cells[CELLS];
     size_t n_cells;
 } Run;
@@ -772,6 +772,7 @@ static bool run_some(Run *r, Warp *w, uint32_t mask, uint32_t at, uint32_t next)
         uint32_t run = guarded(w, in, mask), n = (uint32_t)__builtin_popcount(mask);
         r->flops[r->is_inner] += (uint64_t)in->flops * n;
         r->flops_64[r->is_inner] += (uint64_t)in->flops_64 * n;
+        r->issued[r->is_inner] += in->issued;
         if (in->code == PTX_BRA) {
             if (run == mask) {
                 at = in->target;
@@ -1074,6 +1075,7 @@ bool ptx_moves(const PtxKernel *kernel, const PtxLaunch *launch, PtxMoves *ret)
     ret->multiplied = of_all(&r, r.multiplied[0], r.multiplied[1], corners, inner);
     ret->flops = of_all(&r, r.flops[0], r.flops[1], corners, inner);
     ret->flops_64 = of_all(&r, r.flops_64[0], r.flops_64[1], corners, inner);
+    ret->issued = of_all(&r, r.issued[0], r.issued[1], corners, inner);
     end(&r);
     return ok;
 }

@@ -436,17 +436,18 @@ PRETEND_EXPORT void pretend_products_of(uint64_t operations, const char *type, c
 /* What this thread's next kernel computes, by its own code. */
 static __thread struct {
     bool told;
-    uint64_t multiplied, lanes, lanes_64;
+    uint64_t multiplied, lanes, lanes_64, issued;
     char type[8];
 } computed;
 
-void pretend_computes(uint64_t products, const char *type, uint64_t lanes, uint64_t lanes_64)
+void pretend_computes(uint64_t products, const char *type, uint64_t lanes, uint64_t lanes_64, uint64_t issued)
 {
     computed.told = true;
     computed.multiplied = products;
     strncpy(computed.type, type, sizeof computed.type - 1);
     computed.lanes = lanes;
     computed.lanes_64 = lanes_64;
+    computed.issued = issued;
 }
 
 void pretend_work(const char *word, void *stream, const char *format, ...)
@@ -471,7 +472,7 @@ void pretend_work(const char *word, void *stream, const char *format, ...)
     if (multiplies || computes)
         append_format(&line_text, "\nproducts %u %" PRIu64 " %u", product, multiplies ? multiplied.operations : computed.multiplied, type);
     if (is_kernel && computed.told)
-        append_format(&line_text, "\nlanes %" PRIu64 " %" PRIu64, computed.lanes, computed.lanes_64);
+        append_format(&line_text, "\nlanes %" PRIu64 " %" PRIu64 " %" PRIu64, computed.lanes, computed.lanes_64, computed.issued);
     if (is_kernel)
         memset(&computed, 0, sizeof computed);
     uint64_t run, id;

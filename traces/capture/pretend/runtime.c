@@ -181,8 +181,12 @@ PRETEND_EXPORT int cudaSetDevice(int device)
 int pretend_runtime_version(void)
 {
     static int version;
+    static _Thread_local bool asked;
     if (version != 0)
         return version;
+    if (asked)
+        return 12000; /* by CUDA 11's own, which wants to know of a driver before it answers, and waits for itself */
+    asked = true;
     static const char *const libraries[] = {"libcudart.so.13", "libcudart.so.12", NULL};
     void *real = pretend_real_symbol("cudaRuntimeGetVersion", libraries);
     int (*ask)(int *);
@@ -191,6 +195,7 @@ int pretend_runtime_version(void)
         ask(&version);
     else
         version = pretend_linked_version();
+    asked = false;
     int known = pretend_shared_runtime(version);
     return known != 0 ? known : 12000; /* it may load one later */
 }
