@@ -69,6 +69,7 @@
 #include "models/kernel/comm_name.h"
 #include "sim/base/compare.h"
 #include "sim/base/error.h"
+#include "sim/base/fnv.h"
 #include "sim/base/hash.h"
 #include "sim/import/direct.h"
 #include "sim/import/gpu_work.h"
@@ -1890,6 +1891,62 @@ static bool merge_snapshot(Reader *r, const char *path, bool found, GError **err
     return true;
 }
 
+/* What a program asks for between two waits of its host. */
+typedef struct {
+    size_t first;  /* item */
+    size_t n;      /* kernels */
+    uint64_t hash; /* of their names, in order */
+} Round;
+/* Of fewer kernels it is no step: a program that waits for each of a few is no loop of steps. */
+#define STEP_KERNELS 8
+
+static GArray *find_rounds(const Reader *r, bool *ret_named)
+{
+    GArray *rounds = g_array_new(FALSE, FALSE, sizeof(Round));
+    Round round = {.n = 0};
+    bool begun = false;
+    size_t n = ech_capture_n_items(r->capture);
+    *ret_named = false;
+    for (size_t i = 0; i <= n; i++) {
+        const EchItem *item = i < n ? ech_capture_item(r->capture, i) : NULL;
+        EchItemKind kind = item ? (EchItemKind)item->kind : ECH_ITEM_HOST_WAIT;
+        *ret_named |= kind == ECH_ITEM_MARK;
+        if (kind == ECH_ITEM_HOST_WAIT) {
+            if (round.n >= STEP_KERNELS)
+                g_array_append_val(rounds, round);
+            round.n = 0;
+            begun = false;
+        } else if (kind == ECH_ITEM_KERNEL || kind == ECH_ITEM_COPY || kind == ECH_ITEM_MEMSET) {
+            if (!begun)
+                round = (Round){.first = i, .hash = ECH_FNV};
+            begun = true;
+            if (kind == ECH_ITEM_KERNEL) {
+                round.n++;
+                round.hash = ech_fnv(round.hash, &item->name, sizeof item->name);
+            }
+        }
+    }
+    return rounds;
+}
+
+/* Steps that nothing names: where compiled code asks for the same kernels three times and more, each time up to a wait of its host, as for one token after
+ * another, all that lies between its waits are steps. */
+static void mark_rounds(Reader *r)
+{
+    bool named, again = false;
+    g_autoptr(GArray) rounds = find_rounds(r, &named);
+    for (guint i = 2; i < rounds->len && !named; i++) {
+        const Round *last = &g_array_index(rounds, Round, i - 2);
+        again |= last[0].hash == last[1].hash && last[1].hash == last[2].hash;
+    }
+    for (guint i = 0; i < rounds->len && again; i++) {
+        g_autofree char *name = g_strdup_printf("step %u", i);
+        mark_at(r, ech_capture_item(r->capture, g_array_index(rounds, Round, i).first)->issued, name, strlen(name));
+    }
+    if (again)
+        ech_diag_remark(r->ret->diag, "nothing names steps: each is what the program asked for between two waits of its host");
+}
+
 static bool finish(Reader *r, const EchImportOptions *options, GError **error)
 {
     g_autoptr(EchXlaFolders) folders = ech_xla_folders_new(ech_source_path(r->source), r->clock_ns, options && options->device ? options->device : r->device);
@@ -1934,6 +1991,8 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     ech_capture_set_unrecorded(r->capture);
     bool of_framework = r->of_framework || r->of_tensorflow || r->of_xla || r->compiled->len > 0;
     ech_trace_builder_set_property(r->builder, "host_order", of_framework ? "as asked" : ECH_HOST_COMPILED);
+    if (!of_framework)
+        mark_rounds(r);
     return ech_capture_finish(r->capture, error);
 }
 

@@ -346,6 +346,44 @@ START_TEST(told_by_code)
 }
 END_TEST
 
+/* The captured @rounds of as many kernels each, up to a wait of the host. */
+static EchImport *rounds(const unsigned *kernels, size_t n, const char *before)
+{
+    g_autoptr(GString) text = g_string_new(HEAD "name 1 \"one\"\nname 2 \"other\"\n");
+    g_string_append(text, before);
+    for (size_t i = 0; i < n; i++) {
+        g_string_append_printf(text, "copy %zu 0 0 4096 2 3 1\n", 100 * i);
+        for (unsigned k = 0; k < kernels[i]; k++)
+            g_string_append_printf(text, "kernel %zu 0 0 %d 64 1 1 128 1 1 0\n", 100 * i + k, k == 3 ? 2 : 1);
+        g_string_append_printf(text, "sync %zu 4 0 0 0\nsync %zu 4 0 0 0\n", 100 * i + 99, 100 * i + 99);
+    }
+    g_string_append(text, "end\n");
+    return must_read(text->str);
+}
+
+/* What compiled code asks for again and again between waits of its host are steps; not what it asks for twice, nor where something is named. */
+START_TEST(rounds_are_steps)
+{
+    static const unsigned tokens[] = {2, 40, 20, 20, 20, 3}, twice[] = {40, 20, 20, 21}, few[] = {7, 7, 7, 7};
+    static const struct {
+        const unsigned *kernels;
+        size_t n;
+        const char *before;
+        size_t steps;
+    } cases[] = {{tokens, G_N_ELEMENTS(tokens), "", 4},
+                 {twice, G_N_ELEMENTS(twice), "", 0},
+                 {few, G_N_ELEMENTS(few), "", 0},
+                 {tokens, G_N_ELEMENTS(tokens), "name 3 \"load\"\nmark 0 0 3\n", 0},
+                 {tokens, G_N_ELEMENTS(tokens), "name 3 \"aten::add\"\n", 0}};
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autoptr(EchImport) import = rounds(cases[i].kernels, cases[i].n, cases[i].before);
+        size_t n;
+        g_autofree EchTraceStep *steps = ech_trace_steps(import->trace, &n);
+        ck_assert_msg(n == cases[i].steps, "%zu: %zu steps", i, n);
+    }
+}
+END_TEST
+
 /* What kernels of a program's own multiply, where their tiles tell it: one product has its shape, with the grid it was launched with; several have operations
  * alone. An operator that is a product itself knows better, and what goes before is no kernel's. */
 START_TEST(told_products)
@@ -1749,6 +1787,7 @@ int main(void)
     tcase_add_test(cases, backward_passes_are_steps);
     tcase_add_test(cases, attention_over_pages_by_its_lengths);
     tcase_add_test(cases, told_by_code);
+    tcase_add_test(cases, rounds_are_steps);
     tcase_add_test(cases, told_products);
     tcase_add_test(cases, told_sectors);
     tcase_add_test(cases, operators_of_others_have_types);
