@@ -278,7 +278,7 @@ EchTime ech_gpu_issue_time(const EchGpuLaunch *launch, const EchDevice *device)
     if (launch->issued == 0 || !chip_of(device, -1, &chip))
         return 0;
     double used = CLAMP((double)ech_gpu_blocks(launch), 1, chip.sms);
-    return (EchTime)MIN((double)launch->issued / (used * chip.lanes / 32 * chip.clock) * ECH_PS_PER_S, (double)ECH_TIME_MAX);
+    return (EchTime)MIN((double)launch->issued / (used * chip.lanes / 32 * chip.clock) * ECH_PS_PER_S, 1e18);
 }
 
 uint64_t ech_gpu_near_bytes(const EchGpuLaunch *launch, const EchDevice *device, uint64_t bytes)
