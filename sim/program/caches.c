@@ -120,6 +120,35 @@ static EchId find_written(const EchGraph *g, EchId body, uint32_t *member)
     return ECH_NONE;
 }
 
+/* Rows that are scattered: what each has lies innermost, behind it where they are put (libtpu 0.0.52, v5e: caches of heads by tokens and tokens by heads, of one
+ * row of all heads). */
+static bool lay_scattered(const EchGraph *g, EchId written, uint32_t member, EchLayout *ret)
+{
+    const EchInstruction *i = ech_graph_node(g, written);
+    const EchLayout *cache = ech_graph_layout(g, written);
+    int64_t put_at[ECH_LAYOUT_MAX_RANK];
+    size_t n = ech_program_attribute_numbers(i, "inserted_window_dims", put_at, G_N_ELEMENTS(put_at));
+    if (i->n_operands != 3 || n == 0 || n >= cache->rank || !is_carried(g, ech_graph_operand(g, written, 0), member))
+        return false;
+    bool picked[ECH_LAYOUT_MAX_RANK] = {false}, wide = false;
+    for (size_t k = 0; k < n; k++)
+        picked[put_at[k] >= 0 && put_at[k] < cache->rank ? put_at[k] : 0] = true;
+    EchLayout layout = *cache;
+    uint8_t at = 0;
+    for (unsigned outer = 0; outer < 2; outer++) {
+        for (uint8_t d = layout.rank; d-- > 0;) {
+            if (picked[d] != (outer == 1))
+                continue;
+            wide |= outer == 0 && layout.dims[d] != 1;
+            put(&layout, &at, d);
+        }
+    }
+    layout.has_layout = true;
+    ech_layout_choose_tiles(&layout, g->generation);
+    *ret = layout;
+    return wide;
+}
+
 bool ech_graph_cache_layout(const EchGraph *g, EchId body, uint32_t member, EchLayout *ret)
 {
     EchId written = find_written(g, body, &member);
@@ -127,6 +156,8 @@ bool ech_graph_cache_layout(const EchGraph *g, EchId body, uint32_t member, EchL
         return false;
     const EchInstruction *i = ech_graph_node(g, written);
     const EchLayout *cache = ech_graph_layout(g, written);
+    if (i->opcode == ECH_HLO_SCATTER && cache && cache->space == ECH_SPACE_HBM && cache->bits > 0)
+        return lay_scattered(g, written, member, ret);
     if (i->opcode != ECH_HLO_DYNAMIC_UPDATE_SLICE || i->n_operands < 2 || !cache || cache->space != ECH_SPACE_HBM || cache->bits == 0)
         return false;
     EchId into = ech_graph_operand(g, written, 0), update = ech_graph_operand(g, written, 1);

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { MAX_BODY = 256, MAX_COPIES = 24, MAX_CONE = 128, MAX_REMADE = 1 << 18, MAX_ROW = 5000, MAX_STEPS = 8, FEW = 65536 };
+enum { MAX_BODY = 256, MAX_BODY_TPU = 1024, MAX_COPIES = 24, MAX_CONE = 128, MAX_CONE_TPU = 1024, MAX_REMADE = 1 << 18, MAX_ROW = 5000, MAX_STEPS = 8, FEW = 65536 };
 
 typedef enum { KIND_WALL, KIND_FREE, KIND_LOOP, KIND_REDUCE, KIND_MATRIX, KIND_UPDATE, KIND_GATHER, KIND_WINDOW } Kind;
 
@@ -19,6 +19,9 @@ typedef struct {
     uint32_t *members; /* per kernel */
     bool *matrix;      /* per kernel: has a matrix product */
     Cost *kept;        /* per node: of making it again; CHEAP where nothing else reads it, and on GPUs */
+    uint32_t *seen;    /* per node: the last cone that it was found in */
+    uint32_t cones;
+    EchId *cone; /* cone[MAX_CONE_TPU] */
     uint64_t fused;
 } Fuser;
 
@@ -170,49 +173,47 @@ static bool is_part(const EchGraph *g, EchId id)
            ech_graph_node(g, ech_graph_operand(g, id, 0))->opcode == ECH_HLO_GET_TUPLE_ELEMENT;
 }
 
-/* Does making it again read no more than reading it would? Followed back through what every kernel can make. */
-static Cost cost_of(const EchGraph *g, const Cost *kept, EchId id)
+/* Does making it again read no more than reading it would? Followed back through what every kernel can make: a whole random number generator reads nothing. */
+static Cost cost_of(Fuser *f, EchId id)
 {
+    const EchGraph *g = f->g;
     const EchInstruction *i = ech_graph_node(g, id);
     if (i->opcode == ECH_HLO_IOTA || i->opcode == ECH_HLO_BROADCAST || i->opcode == ECH_HLO_BITCAST || widens(g, id) || ech_graph_count(g, id) <= 1)
         return CHEAP;
     if (narrows_product(g, id))
         return DEAR;
-    EchId cone[MAX_CONE] = {id};
+    uint64_t own = weight(g, id), most = own + (g->generation > 0 ? own / 8 : 0), read = 0; /* what belongs to whole rows counts little */
     unsigned n = 1;
-    uint64_t read = 0;
+    f->cone[0] = id;
+    f->seen[id] = ++f->cones;
     for (unsigned at = 0; at < n; at++) {
-        const EchInstruction *made = ech_graph_node(g, cone[at]);
+        EchId made_id = f->cone[at];
+        const EchInstruction *made = ech_graph_node(g, made_id);
         bool inside = at == 0 || made->opcode == ECH_HLO_BITCAST || made->opcode == ECH_HLO_BROADCAST ||
-                      (made->opcode == ECH_HLO_RESHAPE && kind_of(g, cone[at]) != KIND_WALL) || made->opcode == ECH_HLO_TRANSPOSE ||
-                      made->opcode == ECH_HLO_IOTA || (ech_hlo_is_elementwise((EchHlo)made->opcode) && kind_of(g, cone[at]) == KIND_LOOP);
-        if (at > 0 && kept[cone[at]] == UNKNOWN)
+                      (made->opcode == ECH_HLO_RESHAPE && kind_of(g, made_id) != KIND_WALL) || made->opcode == ECH_HLO_TRANSPOSE ||
+                      made->opcode == ECH_HLO_IOTA || (ech_hlo_is_elementwise((EchHlo)made->opcode) && kind_of(g, made_id) == KIND_LOOP);
+        if (at > 0 && f->kept[made_id] == UNKNOWN)
             return UNKNOWN;
-        inside = inside && (at == 0 || kept[cone[at]] == CHEAP);
-        if (!inside && is_row_maximum(g, cone[at]))
-            return DEAR;            /* made in the one kernel of the softmax */
-        if (is_part(g, cone[at])) { /* of what is in memory anyhow */
-            read += MIN(weight(g, cone[at]), UINT64_MAX / MAX_CONE / 2);
-            continue;
-        }
-        if (!inside) {
-            read += ech_graph_count(g, cone[at]) > 1 ? MIN(weight(g, cone[at]), UINT64_MAX / MAX_CONE / 2) : 0;
+        inside = inside && (at == 0 || f->kept[made_id] == CHEAP);
+        if (!inside && is_row_maximum(g, made_id))
+            return DEAR;          /* made in the one kernel of the softmax */
+        if (is_part(g, made_id) || /* of what is in memory anyhow */ !inside) {
+            read += is_part(g, made_id) || ech_graph_count(g, made_id) > 1 ? MIN(weight(g, made_id), UINT64_MAX / MAX_CONE_TPU / 2) : 0;
+            if (read > most)
+                return DEAR;
             continue;
         }
         for (uint32_t k = 0; k < made->n_operands; k++) {
-            EchId operand = ech_graph_operand(g, cone[at], k);
-            bool known = false;
-            for (unsigned o = 0; o < n; o++)
-                known |= cone[o] == operand;
-            if (known)
+            EchId operand = ech_graph_operand(g, made_id, k);
+            if (f->seen[operand] == f->cones)
                 continue;
-            if (n == MAX_CONE)
+            if (n == (g->generation > 0 ? MAX_CONE_TPU : MAX_CONE))
                 return UNKNOWN;
-            cone[n++] = operand;
+            f->seen[operand] = f->cones;
+            f->cone[n++] = operand;
         }
     }
-    uint64_t own = weight(g, id);
-    return read <= own + (g->generation > 0 ? own / 8 : 0) ? CHEAP : DEAR; /* what belongs to whole rows counts little */
+    return CHEAP;
 }
 
 /* What a window may take in, whose every position makes it: what hardly takes anything. */
@@ -290,7 +291,7 @@ static bool takes(const Fuser *f, EchId id, EchId reader, uint32_t operand)
         return false;
     bool dear = !is_free(ech_graph_node(g, id));
     for (unsigned k = 0; k < f->n_kernels[reader]; k++) {
-        if (f->members[f->kernels[reader][k]] >= MAX_BODY)
+        if (f->members[f->kernels[reader][k]] >= (g->generation > 0 ? MAX_BODY_TPU : MAX_BODY))
             return false;
         if (dear && kind_of(g, f->kernels[reader][k]) == KIND_WINDOW) /* whose every position would make it */
             return false;
@@ -339,7 +340,7 @@ static void decide(Fuser *f, EchId id)
                 found[n++] = f->kernels[user][k];
         }
     }
-    alone = alone || n == 0 || (n > 1 && (own == KIND_MATRIX || cost_of(g, f->kept, id) != CHEAP));
+    alone = alone || n == 0 || (n > 1 && (own == KIND_MATRIX || cost_of(f, id) != CHEAP));
     if (alone) {
         found[0] = id;
         n = 1;
@@ -569,13 +570,15 @@ void ech_graph_fuse(EchGraph *g)
     f.members = g_new0(uint32_t, n + 1);
     f.matrix = g_new0(bool, n + 1);
     f.kept = g_new0(Cost, n + 1);
+    f.seen = g_new0(uint32_t, n + 1);
+    f.cone = g_new(EchId, MAX_CONE_TPU);
     g_autoptr(GArray) running = ech_graph_running(g);
     g_autoptr(GArray) kernels = g_array_new(FALSE, FALSE, sizeof(EchId));
     for (guint c = 0; c < running->len; c++) {
         g_autoptr(GArray) sorted = ech_graph_sorted(g, g_array_index(running, EchId, c));
         for (guint k = 0; k < sorted->len; k++) {
             EchId id = g_array_index(sorted, EchId, k);
-            f.kept[id] = g->generation > 0 && g->first_use[id + 1] - g->first_use[id] > 1 ? cost_of(g, f.kept, id) : CHEAP;
+            f.kept[id] = g->generation > 0 && g->first_use[id + 1] - g->first_use[id] > 1 ? cost_of(&f, id) : CHEAP;
         }
         for (guint k = sorted->len; k-- > 0;) {
             EchId id = g_array_index(sorted, EchId, k);
@@ -583,7 +586,9 @@ void ech_graph_fuse(EchGraph *g)
         }
         for (guint k = 0; k < sorted->len; k++) {
             EchId id = g_array_index(sorted, EchId, k);
-            if (f.n_kernels[id] == 1 && f.kernels[id][0] == id && f.members[id] > 1)
+            /* A TPU's dynamic slices are fusions, if of nothing else. */
+            bool fusion = f.members[id] > 1 || (g->generation > 0 && ech_graph_node(g, id)->opcode == ECH_HLO_DYNAMIC_SLICE && !is_host(g, id));
+            if (f.n_kernels[id] == 1 && f.kernels[id][0] == id && fusion)
                 g_array_append_val(kernels, id);
         }
     }
@@ -598,6 +603,8 @@ void ech_graph_fuse(EchGraph *g)
     g_free(f.members);
     g_free(f.matrix);
     g_free(f.kept);
+    g_free(f.seen);
+    g_free(f.cone);
     g_clear_pointer(&g->own_kernel, g_free);
     g->n_own = 0;
 }

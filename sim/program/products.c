@@ -14,6 +14,7 @@ typedef struct {
     bool lone[ECH_LAYOUT_MAX_RANK];      /* of this side alone */
     uint64_t dims[ECH_LAYOUT_MAX_RANK];
     uint64_t alone, summed, batch; /* product of the sizes of such; batch: of what both have */
+    bool one;                      /* has dimensions of its own, all of them 1 */
 } Side;
 
 static size_t list(const EchInstruction *i, const char *name, uint8_t rank, int64_t *ret)
@@ -73,6 +74,7 @@ static bool read_sides(const EchGraph *g, EchId dot, Side side[2])
                 continue;
             side[s].to[d] = next++;
             side[s].alone = ech_bytes_mul(side[s].alone, side[s].dims[d]);
+            side[s].one = side[s].alone == 1;
         }
         for (uint8_t d = 0; d < side[s].rank; d++) {
             if (side[s].to[d] >= 0 && (side[s].to[d] >= out->rank || out->dims[side[s].to[d]] != side[s].dims[d]))
@@ -247,11 +249,12 @@ void ech_graph_reduce_products(EchGraph *g)
         Side side[2];
         if (i->opcode != ECH_HLO_DOT || ech_graph_computation(g, i->computation)->body || i->n_control > 0 || !read_sides(g, id, side))
             continue;
-        /* A TPU's: many at once in 16 bits stay on the matrix unit, where one side has dimensions of its own (libtpu 0.0.52, v5e, v6e, tpu7x). A GPU's: only
-         * small ones do not, and those of two vectors, which Triton's products cannot do. */
+        /* A TPU's: many at once in 16 bits stay on the matrix unit, where one side has dimensions of its own, but for vectors that are written with a dimension
+         * of 1 before tpu7x (libtpu 0.0.52, v5e, v5p, v6e, tpu7x: one query a head of a cache, "bhd,bshd->bhs" and "bgrd,bsgd->bgrs"). A GPU's: only small ones
+         * do not, and those of two vectors, which Triton's products cannot do. */
         bool vector = side[0].alone == 1 || side[1].alone == 1, vectors = side[0].alone == 1 && side[1].alone == 1;
         if (g->generation > 0)
-            vector = vectors || (vector && (side[0].batch == 1 || ech_graph_layout(g, id)->bits >= 32));
+            vector = vectors || (vector && (side[0].batch == 1 || ech_graph_layout(g, id)->bits >= 32 || (g->generation < 7 && (side[0].one || side[1].one))));
         else
             vector = vector && (vectors || ech_bytes_mul(ech_bytes_mul(side[0].batch, side[0].summed), ech_bytes_mul(side[0].alone, side[1].alone)) < SMALL);
         if (side[0].summed > 1 && !vector)

@@ -660,24 +660,28 @@ static void turn_tables(EchGraph *g)
     }
 }
 
-/* Is it, written on or not, a loop's part of a larger array? */
-static bool is_part_of_stack(const EchGraph *g, EchId id)
+/* The slice of a larger array of a loop's that @id is, but for what is written on either; ECH_NONE. *@written: it is a slice that rows were written on. */
+static EchId find_part_of_stack(const EchGraph *g, EchId id, bool *written)
 {
+    EchId part = ECH_NONE;
+    *written = false;
     for (unsigned step = 0; step < MAX_TURNED_STEPS; step++) {
         const EchInstruction *i = ech_graph_node(g, id);
-        if (i->n_operands == 0)
-            return false;
-        if (i->opcode == ECH_HLO_DYNAMIC_SLICE)
-            return ech_graph_node(g, ech_graph_operand(g, id, 0))->opcode == ECH_HLO_GET_TUPLE_ELEMENT;
-        if (i->opcode != ECH_HLO_DYNAMIC_UPDATE_SLICE && !(i->opcode == ECH_HLO_RESHAPE && ech_graph_is_no_op(g, id)))
-            return false;
+        if (i->opcode == ECH_HLO_GET_TUPLE_ELEMENT)
+            return part;
+        bool writes = i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE || i->opcode == ECH_HLO_SCATTER;
+        bool same = writes || (i->opcode == ECH_HLO_RESHAPE && ech_graph_is_no_op(g, id));
+        if (i->n_operands == 0 || (!same && i->opcode != ECH_HLO_DYNAMIC_SLICE))
+            return ECH_NONE;
+        *written |= i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && part == ECH_NONE;
+        part = i->opcode == ECH_HLO_DYNAMIC_SLICE ? id : part;
         id = ech_graph_operand(g, id, 0);
     }
-    return false;
+    return ECH_NONE;
 }
 
-/* A product that is made for each of many (heads of each sequence, say) has those outermost: where they lie on lanes or rows, a loop's part of a cache is
- * turned first. (Caches of one layer are turned in the product's own kernel: libtpu 0.0.52, v5e, v5p, v6e.) */
+/* A product that is made for each of many (heads of each sequence, say) has those outermost: where they lie on lanes or rows, it turns what it reads inside,
+ * and a loop's part of a cache is taken out first; one that rows were written on then is turned before (libtpu 0.0.52, v5e, v5p, v6e). */
 static void turn_factors(EchGraph *g)
 {
     size_t n_nodes = g->nodes->len;
@@ -688,8 +692,11 @@ static void turn_factors(EchGraph *g)
             size_t n = ech_program_attribute_numbers(&i, k == 0 ? "lhs_batch_dims" : "rhs_batch_dims", batch, G_N_ELEMENTS(batch));
             EchId factor = ech_graph_operand(g, id, k);
             const EchLayout *have = ech_graph_layout(g, factor);
-            if (n == 0 || n > ECH_LAYOUT_MAX_RANK || !have || have->bits == 0 || ech_graph_shape(g, factor)->dense < WORTH_A_THOUGHT ||
-                !is_part_of_stack(g, factor))
+            bool written;
+            EchId part = n == 0 || n > ECH_LAYOUT_MAX_RANK || !have || have->bits == 0 || ech_graph_shape(g, factor)->dense < WORTH_A_THOUGHT
+                             ? ECH_NONE
+                             : find_part_of_stack(g, factor, &written);
+            if (part == ECH_NONE)
                 continue;
             bool is_batch[ECH_LAYOUT_MAX_RANK] = {false};
             for (size_t b = 0; b < n; b++)
@@ -704,6 +711,10 @@ static void turn_factors(EchGraph *g)
             }
             if (!inside || own < 2)
                 continue;
+            if (!written) {
+                g_hash_table_add(g->apart, GSIZE_TO_POINTER((size_t)part + 1));
+                continue;
+            }
             EchLayout want = *have;
             uint8_t to = 0;
             for (unsigned outer = 0; outer < 2; outer++) {
