@@ -1,7 +1,7 @@
 /* Kernels that become one of several results, as a TPU's compiler makes them: what reads the same arrays, and sums with what they sum. */
 #include "sim/program/graph.h"
 
-enum { MAX_JOINED = 16, MAX_OPERANDS = 256, FEW = 1024 };
+enum { MAX_JOINED = 16, MAX_OPERANDS = 256, FEW = 1024, ROW = 8 };
 
 /* An array in HBM that waits for nothing but its operands. */
 static bool is_plain(const EchGraph *g, EchId id)
@@ -155,7 +155,8 @@ static bool reduces(const EchGraph *g, EchId id, EchId array, const uint32_t *le
         EchId inner = g_array_index(body->order, EchId, k);
         const EchInstruction *at = ech_graph_node(g, inner);
         bool plain = inner == root || at->opcode == ECH_HLO_PARAMETER || at->opcode == ECH_HLO_BROADCAST || at->opcode == ECH_HLO_IOTA ||
-                     at->opcode == ECH_HLO_BITCAST || ech_hlo_is_elementwise((EchHlo)at->opcode);
+                     at->opcode == ECH_HLO_BITCAST || ech_hlo_is_elementwise((EchHlo)at->opcode) ||
+                     (at->opcode == ECH_HLO_RESHAPE && ech_graph_count(g, inner) <= ech_graph_count(g, array) / ROW); /* of what belongs to whole rows */
         if (!plain)
             return false;
     }

@@ -540,6 +540,34 @@ static void turn_sums(EchGraph *g, EchId id)
     }
 }
 
+/* Dimensions of 1 lie outside of the others, where they would be rows or lanes: in products, and in reshapes that move nothing then (a group of one query a
+ * head, as jax.nn.dot_product_attention has it: libtpu 0.0.52, v5e and v6e). */
+static void put_ones_outside(EchGraph *g, EchId id)
+{
+    const EchInstruction *i = ech_graph_node(g, id);
+    const EchLayout *own = ech_graph_layout(g, id);
+    if (g->generation == 0 || (i->opcode != ECH_HLO_DOT && i->opcode != ECH_HLO_RESHAPE) || !own || own->rank < 3 || own->bits == 0 || !is_row_major(own) ||
+        (own->dims[own->order[0]] != 1 && own->dims[own->order[1]] != 1))
+        return;
+    EchLayout layout = *own;
+    uint8_t at = 0;
+    for (unsigned outer = 0; outer < 2; outer++) {
+        for (uint8_t k = 0; k < own->rank; k++) {
+            if ((own->dims[own->order[k]] == 1) == (outer == 1))
+                layout.order[at++] = own->order[k];
+        }
+        if (outer == 0 && at < 2)
+            return;
+    }
+    layout.has_layout = true;
+    ech_layout_choose_tiles(&layout, g->generation);
+    EchId shape = i->shape;
+    bool moves = i->opcode == ECH_HLO_RESHAPE && !ech_graph_is_no_op(g, id);
+    ech_graph_node(g, id)->shape = ech_program_builder_array(g->out, &layout);
+    if (i->opcode == ECH_HLO_RESHAPE && (!moves || !ech_graph_is_no_op(g, id)))
+        ech_graph_node(g, id)->shape = shape;
+}
+
 static void lay_out_called(EchGraph *g, EchId computation, EchId shape)
 {
     EchId parameter = ech_graph_parameter(g, computation, 0);
@@ -563,6 +591,7 @@ static void lay_out_node(EchGraph *g, EchId id)
     }
     if (free && !(i.opcode == ECH_HLO_TRANSPOSE && i.n_operands == 1 && follow_transposed(g, id)))
         save_padding(g, id);
+    put_ones_outside(g, id);
     if (i.n_operands == 0)
         return;
     EchId first = ech_graph_operand(g, id, 0);
