@@ -20,6 +20,7 @@ typedef struct {
     bool *matrix;      /* per kernel: has a matrix product */
     Cost *kept;        /* per node: of making it again; CHEAP where nothing else reads it, and on GPUs */
     uint32_t *seen;    /* per node: the last cone that it was found in */
+    uint32_t *inner;   /* per node of that: how many of its reads are inside */
     uint32_t cones;
     EchId *cone; /* cone[MAX_CONE_TPU] */
     uint64_t fused;
@@ -173,8 +174,38 @@ static bool is_part(const EchGraph *g, EchId id)
            ech_graph_node(g, ech_graph_operand(g, id, 0))->opcode == ECH_HLO_GET_TUPLE_ELEMENT;
 }
 
-/* Does making it again read no more than reading it would? Followed back through what every kernel can make: a whole random number generator reads nothing. */
-static Cost cost_of(Fuser *f, EchId id)
+static uint32_t uses_of(const EchGraph *g, EchId id)
+{
+    return g->first_use[id + 1] - g->first_use[id];
+}
+
+/* Is a product in the cone of @n nodes read for its first alone? It would end with that. */
+static bool ends_product(Fuser *f, unsigned n)
+{
+    const EchGraph *g = f->g;
+    for (bool changed = true; changed;) { /* what is read outside has its operands read there, too */
+        changed = false;
+        for (unsigned at = 1; at < n; at++) {
+            EchId id = f->cone[at];
+            for (uint32_t k = 0; f->inner[id] != uses_of(g, id) && k < ech_graph_node(g, id)->n_operands; k++) {
+                EchId operand = ech_graph_operand(g, id, k);
+                if (f->seen[operand] == f->cones && f->inner[operand] > 0) {
+                    f->inner[operand] = 0;
+                    changed = true;
+                }
+            }
+        }
+    }
+    for (unsigned at = 1; at < n; at++) {
+        if (kind_of(g, f->cone[at]) == KIND_MATRIX && f->inner[f->cone[at]] == uses_of(g, f->cone[at]))
+            return true;
+    }
+    return false;
+}
+
+/* Does making it again read no more than reading it would? Followed back through what every kernel can make: a whole random number generator reads nothing.
+ * Where all of @products readers are products, as much as writing it once and reading it so often, of what is in memory anyhow; 0: others read it. */
+static Cost cost_of(Fuser *f, EchId id, unsigned products)
 {
     const EchGraph *g = f->g;
     const EchInstruction *i = ech_graph_node(g, id);
@@ -182,7 +213,8 @@ static Cost cost_of(Fuser *f, EchId id)
         return CHEAP;
     if (narrows_product(g, id))
         return DEAR;
-    uint64_t own = weight(g, id), most = own + (g->generation > 0 ? own / 8 : 0), read = 0; /* what belongs to whole rows counts little */
+    uint64_t own = weight(g, id), strict = own + (g->generation > 0 ? own / 8 : 0), read = 0; /* what belongs to whole rows counts little */
+    uint64_t most = g->generation > 0 && products > 1 ? MAX(strict, ech_bytes_mul(own, products + 1) / (products - 1)) : strict;
     unsigned n = 1;
     f->cone[0] = id;
     f->seen[id] = ++f->cones;
@@ -205,15 +237,18 @@ static Cost cost_of(Fuser *f, EchId id)
         }
         for (uint32_t k = 0; k < made->n_operands; k++) {
             EchId operand = ech_graph_operand(g, made_id, k);
-            if (f->seen[operand] == f->cones)
+            if (f->seen[operand] == f->cones) {
+                f->inner[operand]++;
                 continue;
+            }
             if (n == (g->generation > 0 ? MAX_CONE_TPU : MAX_CONE))
                 return UNKNOWN;
             f->seen[operand] = f->cones;
+            f->inner[operand] = 1;
             f->cone[n++] = operand;
         }
     }
-    return CHEAP;
+    return read > strict && ends_product(f, n) ? DEAR : CHEAP;
 }
 
 /* What a window may take in, whose every position makes it: what hardly takes anything. */
@@ -340,7 +375,10 @@ static void decide(Fuser *f, EchId id)
                 found[n++] = f->kernels[user][k];
         }
     }
-    alone = alone || n == 0 || (n > 1 && (own == KIND_MATRIX || cost_of(f, id) != CHEAP));
+    bool products = true;
+    for (unsigned k = 0; k < n; k++)
+        products &= f->matrix[found[k]];
+    alone = alone || n == 0 || (n > 1 && (own == KIND_MATRIX || cost_of(f, id, products ? n : 0) != CHEAP));
     if (alone) {
         found[0] = id;
         n = 1;
@@ -571,6 +609,7 @@ void ech_graph_fuse(EchGraph *g)
     f.matrix = g_new0(bool, n + 1);
     f.kept = g_new0(Cost, n + 1);
     f.seen = g_new0(uint32_t, n + 1);
+    f.inner = g_new0(uint32_t, n + 1);
     f.cone = g_new(EchId, MAX_CONE_TPU);
     g_autoptr(GArray) running = ech_graph_running(g);
     g_autoptr(GArray) kernels = g_array_new(FALSE, FALSE, sizeof(EchId));
@@ -578,7 +617,7 @@ void ech_graph_fuse(EchGraph *g)
         g_autoptr(GArray) sorted = ech_graph_sorted(g, g_array_index(running, EchId, c));
         for (guint k = 0; k < sorted->len; k++) {
             EchId id = g_array_index(sorted, EchId, k);
-            f.kept[id] = g->generation > 0 && g->first_use[id + 1] - g->first_use[id] > 1 ? cost_of(&f, id) : CHEAP;
+            f.kept[id] = g->generation > 0 && g->first_use[id + 1] - g->first_use[id] > 1 ? cost_of(&f, id, 0) : CHEAP;
         }
         for (guint k = sorted->len; k-- > 0;) {
             EchId id = g_array_index(sorted, EchId, k);
@@ -604,6 +643,7 @@ void ech_graph_fuse(EchGraph *g)
     g_free(f.matrix);
     g_free(f.kept);
     g_free(f.seen);
+    g_free(f.inner);
     g_free(f.cone);
     g_clear_pointer(&g->own_kernel, g_free);
     g->n_own = 0;
