@@ -162,6 +162,8 @@ void ech_graph_lay_convolution(EchGraph *graph, EchId id);
 bool ech_graph_cache_layout(const EchGraph *graph, EchId body, uint32_t member, EchLayout *ret);
 /** One update for each row of an array of one number becomes a choice between the two, element by element, as on a TPU. */
 void ech_graph_mask_updates(EchGraph *graph);
+/** The largest few of each row are a sort of all and a slice of that where a TPU's compiler finds them so. */
+void ech_graph_sort_largest(EchGraph *graph);
 /** Sorts that keep what is equal in order sort its place with it, as on a TPU. */
 void ech_graph_keep_order(EchGraph *graph);
 /** Masks and the like that a loop only reads are made inside it. Before layouts: loops carry a number in their place. */

@@ -912,6 +912,7 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
     }
     ech_graph_share_extremes(g);
     if (tpu) {
+        ech_graph_sort_largest(g);
         ech_graph_keep_order(g);
         ech_graph_expand_transforms(g);
         ech_graph_reduce_products(g);
