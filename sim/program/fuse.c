@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-enum { MAX_BODY = 256, MAX_BODY_TPU = 1024, MAX_COPIES = 24, MAX_CONE = 128, MAX_CONE_TPU = 1024, MAX_REMADE = 1 << 18, MAX_ROW = 5000, MAX_STEPS = 8, FEW = 65536 };
+enum { MAX_BODY = 256, MAX_BODY_TPU = 1024, MAX_COPIES = 24, MAX_CONE = 128, MAX_CONE_TPU = 1024, MAX_REMADE = 1 << 18, MAX_ROW = 5000, MAX_STEPS = 8, FEW = 65536, LANES = 128 };
 
 typedef enum { KIND_WALL, KIND_FREE, KIND_LOOP, KIND_REDUCE, KIND_MATRIX, KIND_UPDATE, KIND_GATHER, KIND_WINDOW } Kind;
 
@@ -313,16 +313,42 @@ static bool makes_small_integers(const EchGraph *g, EchId id)
            from->bits > 8;
 }
 
+/* Elements of each row that a scatter adds. */
+static uint64_t row_scattered(const EchGraph *g, EchId scatter)
+{
+    const EchInstruction *i = ech_graph_node(g, scatter);
+    const EchLayout *updates = i->n_operands == 3 ? ech_graph_layout(g, ech_graph_operand(g, scatter, 2)) : NULL;
+    int64_t dims[ECH_LAYOUT_MAX_RANK];
+    size_t n = updates ? ech_program_attribute_numbers(i, "update_window_dims", dims, G_N_ELEMENTS(dims)) : 0;
+    uint64_t row = 1;
+    for (size_t k = 0; k < MIN(n, G_N_ELEMENTS(dims)); k++)
+        row = ech_bytes_mul(row, dims[k] >= 0 && dims[k] < updates->rank ? updates->dims[dims[k]] : 1);
+    return row;
+}
+
+/* A TPU's scatter computes what it adds, picked rows among it, where a row fits one register's; wider ones it reads (libtpu 0.0.52, v5e: rows of 16 to 512, of 8
+ * by 64). */
+static bool scatters_wide(const EchGraph *g, EchId id)
+{
+    return g->generation > 0 && ech_graph_node(g, id)->opcode == ECH_HLO_SCATTER && row_scattered(g, id) > LANES;
+}
+
+static bool scatters_narrow(const EchGraph *g, EchId id)
+{
+    return g->generation > 0 && ech_graph_node(g, id)->opcode == ECH_HLO_SCATTER && ech_graph_node(g, id)->n_operands == 3 && !scatters_wide(g, id);
+}
+
 /* Can the kernels of @reader make @id themselves? */
 static bool takes(const Fuser *f, EchId id, EchId reader, uint32_t operand)
 {
     const EchGraph *g = f->g;
     Kind own = kind_of(g, id), its = kind_of(g, reader);
-    if (its == KIND_WALL || is_host(g, reader) || own == KIND_UPDATE || own == KIND_GATHER || own == KIND_WINDOW ||
+    bool picked = own == KIND_GATHER && f->n_kernels[reader] == 1 && scatters_narrow(g, f->kernels[reader][0]) && (its != KIND_UPDATE || operand == 2);
+    if (its == KIND_WALL || is_host(g, reader) || own == KIND_UPDATE || (own == KIND_GATHER && !picked) || own == KIND_WINDOW ||
         ((its == KIND_UPDATE || its == KIND_GATHER) && operand == 0) ||
         (own == KIND_REDUCE && (f->n_kernels[reader] != 1 || f->matrix[f->kernels[reader][0]] || !is_row_maximum(g, id))))
         return false;
-    if (its == KIND_MATRIX && makes_small_integers(g, id))
+    if ((its == KIND_MATRIX && makes_small_integers(g, id)) || (operand == 2 && !is_free(ech_graph_node(g, id)) && scatters_wide(g, reader)))
         return false;
     bool dear = !is_free(ech_graph_node(g, id));
     for (unsigned k = 0; k < f->n_kernels[reader]; k++) {
