@@ -120,8 +120,8 @@ static EchId find_written(const EchGraph *g, EchId body, uint32_t *member)
     return ECH_NONE;
 }
 
-/* Rows that are scattered: what each has lies innermost, behind it where they are put (libtpu 0.0.52, v5e: caches of heads by tokens and tokens by heads, of one
- * row of all heads). */
+/* Rows that are scattered: what each has lies innermost, behind it where they are put (libtpu 0.0.52, v5e: caches of heads by tokens and tokens by heads, of
+ * one row of all heads). */
 static bool lay_scattered(const EchGraph *g, EchId written, uint32_t member, EchLayout *ret)
 {
     const EchInstruction *i = ech_graph_node(g, written);

@@ -6,7 +6,18 @@
 
 #include <string.h>
 
-enum { MAX_BODY = 256, MAX_BODY_TPU = 1024, MAX_COPIES = 24, MAX_CONE = 128, MAX_CONE_TPU = 1024, MAX_REMADE = 1 << 18, MAX_ROW = 5000, MAX_STEPS = 8, FEW = 65536, LANES = 128 };
+enum {
+    MAX_BODY = 256,
+    MAX_BODY_TPU = 1024,
+    MAX_COPIES = 24,
+    MAX_CONE = 128,
+    MAX_CONE_TPU = 1024,
+    MAX_REMADE = 1 << 18,
+    MAX_ROW = 5000,
+    MAX_STEPS = 8,
+    FEW = 65536,
+    LANES = 128
+};
 
 typedef enum { KIND_WALL, KIND_FREE, KIND_LOOP, KIND_REDUCE, KIND_MATRIX, KIND_UPDATE, KIND_GATHER, KIND_WINDOW } Kind;
 
@@ -204,7 +215,8 @@ static bool ends_product(Fuser *f, unsigned n)
 }
 
 /* Does making it again read no more than reading it would? Followed back through what every kernel can make: a whole random number generator reads nothing.
- * Where all of @products readers are products, as much as writing it once and reading it so often, of what is in memory anyhow; 0: others read it. */
+ * Where all of @products readers are products, as much as writing it once and reading it so often, of what is in memory anyhow; 0: others read it. (libtpu
+ * 0.0.52, v5e and v6e; two cores that share a kernel make narrow copies once.) */
 static Cost cost_of(Fuser *f, EchId id, unsigned products)
 {
     const EchGraph *g = f->g;
@@ -214,7 +226,7 @@ static Cost cost_of(Fuser *f, EchId id, unsigned products)
     if (narrows_product(g, id))
         return DEAR;
     uint64_t own = weight(g, id), strict = own + (g->generation > 0 ? own / 8 : 0), read = 0; /* what belongs to whole rows counts little */
-    uint64_t most = g->generation > 0 && products > 1 ? MAX(strict, ech_bytes_mul(own, products + 1) / (products - 1)) : strict;
+    uint64_t most = g->generation > 0 && !g->two_cores && products > 1 ? MAX(strict, ech_bytes_mul(own, products + 1) / (products - 1)) : strict;
     unsigned n = 1;
     f->cone[0] = id;
     f->seen[id] = ++f->cones;
@@ -228,7 +240,7 @@ static Cost cost_of(Fuser *f, EchId id, unsigned products)
             return UNKNOWN;
         inside = inside && (at == 0 || f->kept[made_id] == CHEAP);
         if (!inside && is_row_maximum(g, made_id))
-            return DEAR;          /* made in the one kernel of the softmax */
+            return DEAR; /* made in the one kernel of the softmax */
         if (is_part(g, made_id) || /* of what is in memory anyhow */ !inside) {
             read += is_part(g, made_id) || ech_graph_count(g, made_id) > 1 ? MIN(weight(g, made_id), UINT64_MAX / MAX_CONE_TPU / 2) : 0;
             if (read > most)
@@ -326,8 +338,8 @@ static uint64_t row_scattered(const EchGraph *g, EchId scatter)
     return row;
 }
 
-/* A TPU's scatter computes what it adds, picked rows among it, where a row fits one register's; wider ones it reads (libtpu 0.0.52, v5e: rows of 16 to 512, of 8
- * by 64). */
+/* A TPU's scatter computes what it adds, picked rows among it, where a row fits one register's; wider ones it reads (libtpu 0.0.52, v5e: rows of 16 to 512, of
+ * 8 by 64). */
 static bool scatters_wide(const EchGraph *g, EchId id)
 {
     return g->generation > 0 && ech_graph_node(g, id)->opcode == ECH_HLO_SCATTER && row_scattered(g, id) > LANES;

@@ -1,5 +1,5 @@
-/* The largest few of each row by a sort of all, and sorts that keep what is equal in order: where nothing they sort says where each element came from, XLA's StableSortExpander sorts its position with it, of 32
- * bits, and compares that where all else is equal. */
+/* The largest few of each row by a sort of all, and sorts that keep what is equal in order: where nothing they sort says where each element came from, XLA's
+ * StableSortExpander sorts its position with it, of 32 bits, and compares that where all else is equal. */
 #include "sim/program/graph.h"
 
 #include <string.h>
@@ -63,8 +63,8 @@ static bool only_members_read(const EchGraph *g, EchId sort)
     return ech_graph_computation(g, ech_graph_node(g, sort)->computation)->root != sort;
 }
 
-/* Are rows sorted whole on a TPU for their largest few, not found by a kernel of their own? That is for matrices of floats, and not for many: libtpu 0.0.52, v5e
- * and v6e, 300 pairs of 1 to 512 of 8 to 131,072, but for 256 and more, which go either way (three quarters of them as here). */
+/* Are rows sorted whole on a TPU for their largest few, not found by a kernel of their own? That is for matrices of floats, and not for many: libtpu 0.0.52,
+ * v5e and v6e, 300 pairs of 1 to 512 of 8 to 131,072, but for 256 and more, which go either way (three quarters of them as here). */
 static bool is_sorted_whole(const EchLayout *all, uint64_t wanted)
 {
     uint64_t row = all->dims[all->rank - 1];
@@ -133,7 +133,8 @@ void ech_graph_sort_largest(EchGraph *g)
         for (uint32_t u = g->first_use[id]; u < g->first_use[id + 1]; u++) {
             EchId member = g->uses[u].user, from = sorted[ech_graph_node(g, member)->number == 1], cut = member;
             if (strcmp(ech_graph_layout(g, from)->dtype, ech_graph_layout(g, member)->dtype) != 0) {
-                cut = ech_graph_add_new(g, i.computation, ECH_HLO_SLICE, "largest", ech_graph_array(g, ech_graph_layout(g, from), few.dims, few.rank), &from, 1);
+                cut =
+                    ech_graph_add_new(g, i.computation, ECH_HLO_SLICE, "largest", ech_graph_array(g, ech_graph_layout(g, from), few.dims, few.rank), &from, 1);
                 ech_graph_become(g, member, ECH_HLO_CONVERT, &cut, 1);
             } else
                 ech_graph_become(g, member, ECH_HLO_SLICE, &from, 1);

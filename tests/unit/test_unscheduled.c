@@ -606,6 +606,7 @@ static EchId kernel_named(const EchProgram *p, const char *name)
     return ECH_NONE;
 }
 
+#define SUM_FORM "%%sum (a: f32[], b: f32[]) -> f32[] {\n  %%a = f32[] parameter(0)\n  %%b = f32[] parameter(1)\n  ROOT %%c = f32[] add(%%a, %%b)\n}\n\n"
 #define SUM "%sum (a: f32[], b: f32[]) -> f32[] {\n  %a = f32[] parameter(0)\n  %b = f32[] parameter(1)\n  ROOT %c = f32[] add(%a, %b)\n}\n\n"
 
 /* Experts' products on a GPU: every row with every group, masked in memory; two that read the same rows share the mask. */
@@ -1405,7 +1406,8 @@ START_TEST(slices_of_stacks_are_read_by_each)
 }
 END_TEST
 
-/* A product for each head of what a loop takes of a cache reads it turned where it has heads on its rows; a whole cache is turned in the product's kernel. */
+/* A product for each head of what a loop takes of a cache where that has heads on its rows: it is taken out and turned in the product's kernel, as a whole
+ * cache is; what rows were written on after it was taken is turned before. */
 START_TEST(parts_of_caches_are_turned_for_products_of_heads)
 {
     static const char body[] =
@@ -1414,8 +1416,9 @@ START_TEST(parts_of_caches_are_turned_for_products_of_heads)
         "  %%s = bf16[2,%s]{4,3,2,1,0} get-tuple-element(%%p), index=1\n  %%q = bf16[8,4,16,128]{3,2,1,0} get-tuple-element(%%p), index=2\n"
         "  %%zero = s32[] constant(0)\n  %%one = s32[] constant(1)\n"
         "  %%a = bf16[1,%s]{4,3,2,1,0} dynamic-slice(%%s, %%i, %%zero, %%zero, %%zero, %%zero), dynamic_slice_sizes={1,%s}\n"
-        "  %%c = bf16[%s]{3,2,1,0} reshape(%%a)\n"
-        "  %%d = bf16[8,4,16,1024]{3,2,1,0} dot(%%q, %%c), lhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_batch_dims={0,%d}, "
+        "  %%b = bf16[8,1,4,128]{3,2,1,0} slice(%%q), slice={[0:8], [0:1], [0:4], [0:128]}\n"
+        "  %%c = bf16[%s]{3,2,1,0} reshape(%%a)\n%s"
+        "  %%d = bf16[8,4,16,1024]{3,2,1,0} dot(%%q, %%%s), lhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_batch_dims={0,%d}, "
         "rhs_contracting_dims={3}\n"
         "  %%x = bf16[8,4,16,128]{3,2,1,0} slice(%%d), slice={[0:8], [0:4], [0:16], [0:128]}\n  %%j = s32[] add(%%i, %%one)\n"
         "  ROOT %%o = (s32[], bf16[2,%s]{4,3,2,1,0}, bf16[8,4,16,128]{3,2,1,0}) tuple(%%j, %%s, %%x)\n}\n\n"
@@ -1427,9 +1430,11 @@ START_TEST(parts_of_caches_are_turned_for_products_of_heads)
                                 "  %c = bf16[8,1024,4,128]{3,2,1,0} parameter(0)\n  %q = bf16[8,4,16,128]{3,2,1,0} parameter(1)\n"
                                 "  ROOT %d = bf16[8,4,16,1024]{3,2,1,0} dot(%q, %c), lhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_batch_dims={0,2}, "
                                 "rhs_contracting_dims={3}\n}\n";
-    for (unsigned k = 0; k < 3; k++) {
+    for (unsigned k = 0; k < 4; k++) {
         const char *c = k == 1 ? "8,4,1024,128" : "8,1024,4,128";
-        g_autofree char *loop = g_strdup_printf(body, c, c, c, c, c, c, c, k == 1 ? 1 : 2, c, c, c),
+        const char *write = k == 3 ? "  %u = bf16[8,1024,4,128]{3,2,1,0} dynamic-update-slice(%c, %b, %zero, %i, %zero, %zero)\n" : "",
+                   *read = k == 3 ? "u" : "c";
+        g_autofree char *loop = g_strdup_printf(body, c, c, c, c, c, c, c, write, read, k == 1 ? 1 : 2, c, c, c),
                         *text = g_strdup_printf("HloModule m\n\n%sENTRY %%main (s: bf16[2,%s], q: bf16[8,4,16,128]) -> bf16[8,4,16,128] {\n"
                                                 "  %%s = bf16[2,%s]{4,3,2,1,0} parameter(0)\n  %%q = bf16[8,4,16,128]{3,2,1,0} parameter(1)\n"
                                                 "  %%k = s32[] constant(0)\n"
@@ -1439,10 +1444,186 @@ START_TEST(parts_of_caches_are_turned_for_products_of_heads)
                                                 loop, c, c, c, c);
         g_autoptr(EchImport) tpu = read_text(k == 2 ? whole : text, "tpu-v5e");
         const EchProgram *p = tpu->program;
-        unsigned turned = 0;
-        for (size_t j = 0; j < p->n_instructions; j++)
-            turned += p->instructions[j].opcode == ECH_HLO_COPY && p->shapes[p->instructions[j].shape].count == 8 * 1024 * 4 * 128;
-        ck_assert_msg(turned == (k == 0), "case %u: %u", k, turned);
+        unsigned turned = 0, taken = 0;
+        for (size_t j = 0; j < p->n_instructions; j++) {
+            const EchInstruction *i = &p->instructions[j];
+            if (p->shapes[i->shape].count != 8 * 1024 * 4 * 128)
+                continue;
+            turned += i->opcode == ECH_HLO_COPY;
+            taken += i->opcode == ECH_HLO_FUSION && p->instructions[p->computations[ech_program_called(p, i, 0)].root].opcode == ECH_HLO_DYNAMIC_SLICE;
+        }
+        ck_assert_msg(turned == (k == 3) && (taken == 1) == (k == 0), "case %u: %u, %u", k, turned, taken);
+    }
+}
+END_TEST
+
+/* Rows that a loop scatters into a cache lie in it with all that each has innermost, whatever they are put between. */
+START_TEST(caches_of_scattered_rows_lie_by_rows)
+{
+    static const char form[] =
+        "HloModule m\n\n%%put (a: bf16[], b: bf16[]) -> bf16[] {\n  %%a = bf16[] parameter(0)\n  ROOT %%b = bf16[] parameter(1)\n}\n\n"
+        "%%body (p: (s32[], bf16[4,8,%s], s32[8,3], bf16[8,16,128])) -> (s32[], bf16[4,8,%s], s32[8,3], bf16[8,16,128]) {\n"
+        "  %%p = (s32[], bf16[4,8,%s]{4,3,2,1,0}, s32[8,3]{1,0}, bf16[8,16,128]{2,1,0}) parameter(0)\n  %%i = s32[] get-tuple-element(%%p), index=0\n"
+        "  %%c = bf16[4,8,%s]{4,3,2,1,0} get-tuple-element(%%p), index=1\n  %%at = s32[8,3]{1,0} get-tuple-element(%%p), index=2\n"
+        "  %%r = bf16[8,16,128]{2,1,0} get-tuple-element(%%p), index=3\n  %%one = s32[] constant(1)\n"
+        "  %%u = bf16[4,8,%s]{4,3,2,1,0} scatter(%%c, %%at, %%r), update_window_dims={1,2}, inserted_window_dims={0,1,%u}, "
+        "scatter_dims_to_operand_dims={0,1,%u}, index_vector_dim=1, to_apply=%%put\n  %%j = s32[] add(%%i, %%one)\n"
+        "  ROOT %%o = (s32[], bf16[4,8,%s]{4,3,2,1,0}, s32[8,3]{1,0}, bf16[8,16,128]{2,1,0}) tuple(%%j, %%u, %%at, %%r)\n}\n\n"
+        "%%cond (q: (s32[], bf16[4,8,%s], s32[8,3], bf16[8,16,128])) -> pred[] {\n"
+        "  %%q = (s32[], bf16[4,8,%s]{4,3,2,1,0}, s32[8,3]{1,0}, bf16[8,16,128]{2,1,0}) parameter(0)\n"
+        "  %%m = s32[] get-tuple-element(%%q), index=0\n  %%four = s32[] constant(4)\n  ROOT %%less = pred[] compare(%%m, %%four), direction=LT\n}\n\n"
+        "ENTRY %%main (a: bf16[4,8,%s], y: s32[8,3], v: bf16[8,16,128]) -> bf16[4,8,%s] {\n  %%a = bf16[4,8,%s]{4,3,2,1,0} parameter(0)\n"
+        "  %%y = s32[8,3]{1,0} parameter(1)\n  %%v = bf16[8,16,128]{2,1,0} parameter(2)\n  %%start = s32[] constant(0)\n"
+        "  %%t = (s32[], bf16[4,8,%s]{4,3,2,1,0}, s32[8,3]{1,0}, bf16[8,16,128]{2,1,0}) tuple(%%start, %%a, %%y, %%v)\n"
+        "  %%w = (s32[], bf16[4,8,%s]{4,3,2,1,0}, s32[8,3]{1,0}, bf16[8,16,128]{2,1,0}) while(%%t), condition=%%cond, body=%%body\n"
+        "  ROOT %%out = bf16[4,8,%s]{4,3,2,1,0} get-tuple-element(%%w), index=1\n}\n";
+    for (unsigned heads_first = 0; heads_first < 2; heads_first++) {
+        const char *c = heads_first ? "16,512,128" : "512,16,128";
+        unsigned at = heads_first ? 3 : 2;
+        g_autofree char *text = g_strdup_printf(form, c, c, c, c, c, at, at, c, c, c, c, c, c, c, c, c);
+        g_autoptr(EchImport) tpu = ech_test_hlo(text, "tpu-v5e");
+        static const uint8_t order[2][5] = {{4, 3, 2, 1, 0}, {4, 2, 3, 1, 0}};
+        const EchLayout *u = layout_of(tpu->program, "u");
+        ck_assert_msg(memcmp(u->order, order[heads_first], 5) == 0, "%u: %u,%u,%u,%u,%u", heads_first, u->order[0], u->order[1], u->order[2], u->order[3],
+                      u->order[4]);
+    }
+}
+END_TEST
+
+/* One query a head: with a dimension of 1 for it the products are sums before tpu7x, without they stay on the matrix unit. */
+START_TEST(queries_of_one_are_sums)
+{
+    for (unsigned k = 0; k < 3; k++) {
+        const char *one = k == 1 ? "" : "1,";
+        g_autofree char *text = g_strdup_printf("HloModule m\n\nENTRY %%main (q: bf16[8,16,%s128], c: bf16[8,16,256,128]) -> bf16[8,16,%s256] {\n"
+                                                "  %%q = bf16[8,16,%s128]{%s2,1,0} parameter(0)\n  %%c = bf16[8,16,256,128]{3,2,1,0} parameter(1)\n"
+                                                "  ROOT %%d = bf16[8,16,%s256]{%s2,1,0} dot(%%q, %%c), lhs_batch_dims={0,1}, lhs_contracting_dims={%u}, "
+                                                "rhs_batch_dims={0,1}, rhs_contracting_dims={3}\n}\n",
+                                                one, one, one, k == 1 ? "" : "3,", one, k == 1 ? "" : "3,", k == 1 ? 2 : 3);
+        g_autoptr(EchImport) tpu = read_text(text, k == 2 ? "tpu7x" : "tpu-v6e");
+        ck_assert_uint_eq(count_of(tpu->program, ECH_HLO_REDUCE, true), k == 0);
+    }
+}
+END_TEST
+
+/* Kernels' results of so many elements, arguments and views aside. */
+static unsigned made_of(const EchProgram *p, uint64_t count)
+{
+    unsigned n = 0;
+    for (size_t k = 0; k < p->n_instructions; k++) {
+        const EchInstruction *i = &p->instructions[k];
+        n += i->computation == p->entry && i->opcode != ECH_HLO_PARAMETER && i->opcode != ECH_HLO_BITCAST && !p->shapes[i->shape].is_tuple &&
+             p->shapes[i->shape].count == count;
+    }
+    return n;
+}
+
+/* Random numbers, however many steps they take, are made again by each that reads them. */
+START_TEST(random_numbers_are_made_again)
+{
+    g_autoptr(GString) text = g_string_new("HloModule m\n\nENTRY %main (a: u32[512,1024], b: u32[512,1024]) -> (u32[512,1024], u32[512,1024]) {\n"
+                                           "  %a = u32[512,1024]{1,0} parameter(0)\n  %b = u32[512,1024]{1,0} parameter(1)\n"
+                                           "  %r0 = u32[512,1024]{1,0} iota(), iota_dimension=0\n  %s = u32[512,1024]{1,0} iota(), iota_dimension=1\n");
+    for (unsigned k = 0; k < 300; k++)
+        g_string_append_printf(text, "  %%r%u = u32[512,1024]{1,0} %s(%%r%u, %%s)\n", k + 1, k % 2 ? "xor" : "add", k);
+    g_string_append(text, "  %x = u32[512,1024]{1,0} add(%a, %r300)\n  %y = u32[512,1024]{1,0} multiply(%b, %r300)\n"
+                          "  ROOT %o = (u32[512,1024]{1,0}, u32[512,1024]{1,0}) tuple(%x, %y)\n}\n");
+    g_autoptr(EchImport) tpu = read_text(text->str, "tpu-v5e");
+    ck_assert_uint_eq(made_of(tpu->program, 512 * 1024), 2);
+}
+END_TEST
+
+/* What is computed of two arrays that are there anyhow is made again by each product that reads it, but not by a sum, and not of a product that would end with
+ * it. */
+START_TEST(products_make_what_they_read)
+{
+    static const char form[] =
+        "HloModule m\n\n" SUM_FORM
+        "ENTRY %%main (x: bf16[512,1024], g: bf16[512,1024], w: bf16[1024,256], v: bf16[1024,384], t: bf16[1024,1024]) -> (bf16[512,256], %s) {\n"
+        "  %%x = bf16[512,1024]{1,0} parameter(0)\n  %%g = bf16[512,1024]{1,0} parameter(1)\n  %%w = bf16[1024,256]{1,0} parameter(2)\n"
+        "  %%v = bf16[1024,384]{1,0} parameter(3)\n  %%zero = f32[] constant(0)\n  %%t = bf16[1024,1024]{1,0} parameter(4)\n"
+        "  %%h = bf16[512,1024]{1,0} %s\n  %%y = bf16[512,1024]{1,0} multiply(%%x, %%h)\n"
+        "  %%d = bf16[512,256]{1,0} dot(%%y, %%w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n%s"
+        "  ROOT %%o = (bf16[512,256]{1,0}, %s) tuple(%%d, %%e)\n}\n";
+    static const char product[] = "  %e = bf16[512,384]{1,0} dot(%y, %v), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n",
+                      sum[] = "  %f = f32[512,1024]{1,0} convert(%y)\n  %e = f32[1024]{0} reduce(%f, %zero), dimensions={0}, to_apply=%sum\n";
+    for (unsigned k = 0; k < 3; k++) {
+        const char *type = k == 1 ? "f32[1024]{0}" : "bf16[512,384]{1,0}";
+        g_autofree char *text = g_strdup_printf(form, type, k == 2 ? "dot(%g, %t), lhs_contracting_dims={1}, rhs_contracting_dims={0}" : "negate(%g)",
+                                                k == 1 ? sum : product, type);
+        g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+        ck_assert_msg(made_of(tpu->program, 512 * 1024) == (k != 0), "case %u: %u", k, made_of(tpu->program, 512 * 1024));
+    }
+}
+END_TEST
+
+/* Attention of one query group: scores lie as if that dimension were not there, and what of them is summed by rows, with what belongs to rows, is in their
+ * kernel. */
+START_TEST(groups_of_one_lie_outside)
+{
+    static const char text[] =
+        "HloModule m\n\n" SUM "ENTRY %main (q: bf16[4,6,1024,1,64], k: bf16[4,6,1024,64], m: f32[4,6,1024,1]) -> (f32[4,6,1024,1,1024], f32[1,4,6,1024]) {\n"
+        "  %q = bf16[4,6,1024,1,64]{4,3,2,1,0} parameter(0)\n  %k = bf16[4,6,1024,64]{3,2,1,0} parameter(1)\n"
+        "  %m = f32[4,6,1024,1]{3,2,1,0} parameter(2)\n"
+        "  %d = f32[4,6,1024,1,1024]{4,3,2,1,0} dot(%q, %k), lhs_batch_dims={0,1}, lhs_contracting_dims={4}, rhs_batch_dims={0,1}, rhs_contracting_dims={3}\n"
+        "  %t = f32[1,4,6,1024,1024]{4,3,2,1,0} reshape(%d)\n  %f = f32[1,4,6,1024,1024]{4,3,2,1,0} negate(%t)\n"
+        "  %r = f32[1,4,6,1024]{3,2,1,0} reshape(%m)\n  %w = f32[1,4,6,1024,1024]{4,3,2,1,0} broadcast(%r), dimensions={0,1,2,3}\n"
+        "  %x = f32[1,4,6,1024,1024]{4,3,2,1,0} multiply(%f, %w)\n  %zero = f32[] constant(0)\n"
+        "  %s = f32[1,4,6,1024]{3,2,1,0} reduce(%x, %zero), dimensions={4}, to_apply=%sum\n"
+        "  %n = f32[4,6,1024,1,1024]{4,3,2,1,0} negate(%d)\n"
+        "  ROOT %o = (f32[4,6,1024,1,1024]{4,3,2,1,0}, f32[1,4,6,1024]{3,2,1,0}) tuple(%n, %s)\n}\n";
+    g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+    const EchProgram *p = tpu->program;
+    const EchInstruction *dot = find_opcode(p, ECH_HLO_DOT);
+    ck_assert_ptr_nonnull(dot);
+    const EchLayout *l = ech_program_layout(p, dot->shape);
+    ck_assert_msg(l->order[0] == 4 && l->order[1] == 2 && l->order[4] == 3, "%u,%u,%u,%u,%u", l->order[0], l->order[1], l->order[2], l->order[3], l->order[4]);
+    /* Two results: the scores and the sums. */
+    const EchInstruction *kernel = &p->instructions[p->computations[dot->computation].caller];
+    ck_assert(p->shapes[kernel->shape].is_tuple);
+}
+END_TEST
+
+/* The largest few of each row: many of them, or of other than a matrix of floats, by a sort; of 16 bits with their places in one number. */
+START_TEST(largest_are_sorted_where_many_are_wanted)
+{
+    static const struct {
+        const char *type, *dims, *result;
+        unsigned k, sorted; /* arrays that are sorted */
+    } cases[] = {{"f32", "64,4096", "64,48", 48, 0}, {"f32", "64,4096", "64,64", 64, 2}, {"f32", "64,128", "64,2", 2, 0},
+                 {"f32", "64,64", "64,2", 2, 2},     {"f32", "64,64", "64,1", 1, 0},     {"f32", "4,16,4096", "4,16,8", 8, 2},
+                 {"s32", "64,4096", "64,8", 8, 2},   {"bf16", "64,4096", "64,8", 8, 0},  {"bf16", "64,4096", "64,100", 100, 1}};
+    for (size_t n = 0; n < G_N_ELEMENTS(cases); n++) {
+        const char *t = cases[n].type, *d = cases[n].dims, *r = cases[n].result, *o = strchr(strchr(d, ',') + 1, ',') ? "2,1,0" : "1,0";
+        g_autofree char *text = g_strdup_printf("HloModule m\n\nENTRY %%main (x: %s[%s]) -> (%s[%s], s32[%s]) {\n  %%x = %s[%s]{%s} parameter(0)\n"
+                                                "  %%t = (%s[%s]{%s}, s32[%s]{%s}) topk(%%x), k=%u, largest=true, is_stable=true\n"
+                                                "  %%v = %s[%s]{%s} get-tuple-element(%%t), index=0\n  %%i = s32[%s]{%s} get-tuple-element(%%t), index=1\n"
+                                                "  ROOT %%o = (%s[%s]{%s}, s32[%s]{%s}) tuple(%%v, %%i)\n}\n",
+                                                t, d, t, r, r, t, d, o, t, r, o, r, o, cases[n].k, t, r, o, r, o, t, r, o, r, o);
+        g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+        const EchInstruction *sort = find_opcode(tpu->program, ECH_HLO_SORT);
+        ck_assert_msg((sort ? sort->n_operands : 0) == cases[n].sorted, "case %zu: %u", n, sort ? sort->n_operands : 0);
+        ck_assert_uint_eq(count_of(tpu->program, ECH_HLO_TOPK, true), cases[n].sorted == 0);
+    }
+}
+END_TEST
+
+/* A scatter computes the rows that it adds, and picks them, where they are narrow; wide ones it reads. */
+START_TEST(scatters_make_narrow_rows)
+{
+    for (unsigned wide = 0; wide < 2; wide++) {
+        unsigned d = wide ? 256 : 128;
+        g_autofree char *text = g_strdup_printf(
+            "HloModule m\n\n" SUM_FORM "ENTRY %%main (x: f32[512,%u], w: f32[8192], s: s32[8192,1], r: s32[8192,1]) -> f32[512,%u] {\n"
+            "  %%x = f32[512,%u]{1,0} parameter(0)\n  %%w = f32[8192]{0} parameter(1)\n  %%s = s32[8192,1]{1,0} parameter(2)\n"
+            "  %%r = s32[8192,1]{1,0} parameter(3)\n  %%zero = f32[] constant(0)\n  %%z = f32[512,%u]{1,0} broadcast(%%zero), dimensions={}\n"
+            "  %%g = f32[8192,%u]{1,0} gather(%%x, %%s), offset_dims={1}, collapsed_slice_dims={0}, start_index_map={0}, index_vector_dim=1, "
+            "slice_sizes={1,%u}\n  %%b = f32[8192,%u]{1,0} broadcast(%%w), dimensions={0}\n  %%m = f32[8192,%u]{1,0} multiply(%%g, %%b)\n"
+            "  ROOT %%u = f32[512,%u]{1,0} scatter(%%z, %%r, %%m), update_window_dims={1}, inserted_window_dims={0}, scatter_dims_to_operand_dims={0}, "
+            "index_vector_dim=1, to_apply=%%sum\n}\n",
+            d, d, d, d, d, d, d, d, d);
+        g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+        ck_assert_uint_eq(made_of(tpu->program, 8192ull * d), wide ? 2 : 0);
     }
 }
 END_TEST
@@ -1944,6 +2125,13 @@ int main(void)
     tcase_add_test(small, stacks_keep_their_tiles);
     tcase_add_test(small, slices_of_stacks_are_read_by_each);
     tcase_add_test(small, parts_of_caches_are_turned_for_products_of_heads);
+    tcase_add_test(small, caches_of_scattered_rows_lie_by_rows);
+    tcase_add_test(small, queries_of_one_are_sums);
+    tcase_add_test(small, random_numbers_are_made_again);
+    tcase_add_test(small, products_make_what_they_read);
+    tcase_add_test(small, groups_of_one_lie_outside);
+    tcase_add_test(small, largest_are_sorted_where_many_are_wanted);
+    tcase_add_test(small, scatters_make_narrow_rows);
     tcase_add_test(small, stable_sorts_have_positions);
     tcase_add_test(captured, pairs_of_our_own);
     tcase_add_test(captured, captured_pairs);
