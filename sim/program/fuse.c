@@ -338,16 +338,21 @@ static uint64_t row_scattered(const EchGraph *g, EchId scatter)
     return row;
 }
 
-/* A TPU's scatter computes what it adds, picked rows among it, where a row fits one register's; wider ones it reads (libtpu 0.0.52, v5e: rows of 16 to 512, of
- * 8 by 64). */
-static bool scatters_wide(const EchGraph *g, EchId id)
+/* Does a TPU's scatter compute what it adds? While its table has room where kernels have their own arrays on chip; SparseCores read it. (libtpu 0.0.52: rows of
+ * 16 to 512 in tables of 8 to 41 MB; v5e up to 13.3 by 128, 10.2 by 512, v5p 10.2, v6e 28.2, no more by 14.3, 12.3, 15.4 and 30.7; tpu7x none.) */
+static bool makes_updates(const EchGraph *g, EchId id)
 {
-    return g->generation > 0 && ech_graph_node(g, id)->opcode == ECH_HLO_SCATTER && row_scattered(g, id) > LANES;
+    const EchInstruction *i = ech_graph_node(g, id);
+    if (i->opcode != ECH_HLO_SCATTER || i->n_operands != 3 || g->generation < 5)
+        return i->opcode == ECH_HLO_SCATTER;
+    EchBytes room = (EchBytes)(g->generation == 6 ? 32 : 16) << 20, own = ech_bytes_add((EchBytes)2 << 20, ech_bytes_mul(row_scattered(g, id), 8192));
+    return g->generation < 7 && ech_bytes_add(ech_layout_padded_bytes(ech_graph_layout(g, id), ECH_LAYOUT_TPU), own) <= room;
 }
 
-static bool scatters_narrow(const EchGraph *g, EchId id)
+/* Does it pick the rows that it adds, too? Where they are narrow. */
+static bool picks_updates(const EchGraph *g, EchId id)
 {
-    return g->generation > 0 && ech_graph_node(g, id)->opcode == ECH_HLO_SCATTER && ech_graph_node(g, id)->n_operands == 3 && !scatters_wide(g, id);
+    return g->generation >= 5 && ech_graph_node(g, id)->n_operands == 3 && makes_updates(g, id) && row_scattered(g, id) <= LANES;
 }
 
 /* Can the kernels of @reader make @id themselves? */
@@ -355,12 +360,13 @@ static bool takes(const Fuser *f, EchId id, EchId reader, uint32_t operand)
 {
     const EchGraph *g = f->g;
     Kind own = kind_of(g, id), its = kind_of(g, reader);
-    bool picked = own == KIND_GATHER && f->n_kernels[reader] == 1 && scatters_narrow(g, f->kernels[reader][0]) && (its != KIND_UPDATE || operand == 2);
+    bool picked = own == KIND_GATHER && f->n_kernels[reader] == 1 && picks_updates(g, f->kernels[reader][0]) && (its != KIND_UPDATE || operand == 2);
     if (its == KIND_WALL || is_host(g, reader) || own == KIND_UPDATE || (own == KIND_GATHER && !picked) || own == KIND_WINDOW ||
         ((its == KIND_UPDATE || its == KIND_GATHER) && operand == 0) ||
         (own == KIND_REDUCE && (f->n_kernels[reader] != 1 || f->matrix[f->kernels[reader][0]] || !is_row_maximum(g, id))))
         return false;
-    if ((its == KIND_MATRIX && makes_small_integers(g, id)) || (operand == 2 && !is_free(ech_graph_node(g, id)) && scatters_wide(g, reader)))
+    if ((its == KIND_MATRIX && makes_small_integers(g, id)) || (g->generation > 0 && operand == 2 && ech_graph_node(g, reader)->opcode == ECH_HLO_SCATTER &&
+                                                                !is_free(ech_graph_node(g, id)) && !makes_updates(g, reader)))
         return false;
     bool dear = !is_free(ech_graph_node(g, id));
     for (unsigned k = 0; k < f->n_kernels[reader]; k++) {
