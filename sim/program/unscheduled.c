@@ -633,6 +633,14 @@ static void lay_out_node(EchGraph *g, EchId id)
         if (ech_graph_shape(g, id)->n_positions == ech_graph_shape(g, first)->n_positions)
             ech_graph_node(g, id)->shape = ech_graph_node(g, first)->shape;
         return;
+    case ECH_HLO_SCATTER: { /* into what a loop carries: in place, as it was laid for that */
+        const EchLayout *from = ech_graph_layout(g, first), *own = ech_graph_layout(g, id);
+        bool carried = ech_graph_node(g, first)->opcode == ECH_HLO_GET_TUPLE_ELEMENT &&
+                       ech_graph_node(g, ech_graph_operand(g, first, 0))->opcode == ECH_HLO_PARAMETER;
+        if (g->generation > 0 && carried && from && own && from->space == own->space && same_dims(from, own) && !picks_columns(&i, from))
+            ech_graph_node(g, id)->shape = ech_graph_node(g, first)->shape;
+        return;
+    }
     case ECH_HLO_RESHAPE:
     case ECH_HLO_COPY:
     case ECH_HLO_SLICE:
@@ -689,6 +697,24 @@ static void turn_tables(EchGraph *g)
     }
 }
 
+/* Does a reshape only add or drop dimensions of 1? */
+static bool keeps_wide(const EchGraph *g, EchId id)
+{
+    const EchLayout *to = ech_graph_layout(g, id), *from = ech_graph_layout(g, ech_graph_operand(g, id, 0));
+    unsigned k = 0, j = 0;
+    while (to && from) {
+        for (; k < to->rank && to->dims[k] == 1; k++)
+            ;
+        for (; j < from->rank && from->dims[j] == 1; j++)
+            ;
+        if (k == to->rank || j == from->rank)
+            return k == to->rank && j == from->rank;
+        if (to->dims[k++] != from->dims[j++])
+            return false;
+    }
+    return false;
+}
+
 /* The slice of a larger array of a loop's that @id is, but for what is written on either; ECH_NONE. *@written: it is a slice that rows were written on. */
 static EchId find_part_of_stack(const EchGraph *g, EchId id, bool *written)
 {
@@ -699,7 +725,7 @@ static EchId find_part_of_stack(const EchGraph *g, EchId id, bool *written)
         if (i->opcode == ECH_HLO_GET_TUPLE_ELEMENT)
             return part;
         bool writes = i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE || i->opcode == ECH_HLO_SCATTER;
-        bool same = writes || (i->opcode == ECH_HLO_RESHAPE && ech_graph_is_no_op(g, id));
+        bool same = writes || (i->opcode == ECH_HLO_RESHAPE && keeps_wide(g, id));
         if (i->n_operands == 0 || (!same && i->opcode != ECH_HLO_DYNAMIC_SLICE))
             return ECH_NONE;
         *written |= i->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && part == ECH_NONE;
