@@ -156,6 +156,8 @@ void ech_graph_reduce_products(EchGraph *graph);
 void ech_graph_move_reshapes(EchGraph *graph);
 /** Products of 32 bits that are only read as bf16 are made so, as on a TPU. After ech_graph_reduce_products. */
 void ech_graph_narrow_products(EchGraph *graph);
+/** What is computed element by element in 32 bits and read by products alone is made in 16, as those multiply it on a TPU. */
+void ech_graph_narrow_factors(EchGraph *graph);
 /** A TPU's convolution gets its images, and leaves them, as such do. */
 void ech_graph_lay_convolution(EchGraph *graph, EchId id);
 /** How member @member of what a loop with @body carries lies in it, where that is a cache that rounds write a row of; false where nothing tells. */

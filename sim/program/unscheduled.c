@@ -635,8 +635,8 @@ static void lay_out_node(EchGraph *g, EchId id)
         return;
     case ECH_HLO_SCATTER: { /* into what a loop carries: in place, as it was laid for that */
         const EchLayout *from = ech_graph_layout(g, first), *own = ech_graph_layout(g, id);
-        bool carried = ech_graph_node(g, first)->opcode == ECH_HLO_GET_TUPLE_ELEMENT &&
-                       ech_graph_node(g, ech_graph_operand(g, first, 0))->opcode == ECH_HLO_PARAMETER;
+        bool carried =
+            ech_graph_node(g, first)->opcode == ECH_HLO_GET_TUPLE_ELEMENT && ech_graph_node(g, ech_graph_operand(g, first, 0))->opcode == ECH_HLO_PARAMETER;
         if (g->generation > 0 && carried && from && own && from->space == own->space && same_dims(from, own) && !picks_columns(&i, from))
             ech_graph_node(g, id)->shape = ech_graph_node(g, first)->shape;
         return;
@@ -944,6 +944,7 @@ EchProgram *ech_program_prepare(EchProgram *program, const char *chip, EchDiag *
         ech_graph_reduce_products(g);
         ech_graph_move_reshapes(g);
         ech_graph_narrow_products(g);
+        ech_graph_narrow_factors(g);
         ech_graph_mask_updates(g);
         ech_graph_sink_constants(g);
         ech_graph_narrow_loops(g);

@@ -1557,6 +1557,35 @@ START_TEST(products_make_what_they_read)
 }
 END_TEST
 
+/* What products of 32 bits read, computed of a product that nothing else reads, is in memory in 16 bits, unless they are asked for more or something else reads
+ * it. */
+START_TEST(factors_of_products_are_narrow)
+{
+    for (unsigned k = 0; k < 3; k++) {
+        const char *precision = k == 1 ? ", operand_precision={highest,highest}" : "";
+        g_autofree char *text = g_strdup_printf(
+            "HloModule m\n\nENTRY %%main (x: f32[512,512], w: f32[512,1024], m: f32[512,1024], a: f32[1024,256], b: f32[1024,384]) -> (f32[512,256], %s) {\n"
+            "  %%x = f32[512,512]{1,0} parameter(0)\n  %%w = f32[512,1024]{1,0} parameter(1)\n  %%m = f32[512,1024]{1,0} parameter(2)\n"
+            "  %%a = f32[1024,256]{1,0} parameter(3)\n  %%b = f32[1024,384]{1,0} parameter(4)\n"
+            "  %%h = f32[512,1024]{1,0} dot(%%x, %%w), lhs_contracting_dims={1}, rhs_contracting_dims={0}\n  %%y = f32[512,1024]{1,0} multiply(%%h, %%m)\n"
+            "  %%d = f32[512,256]{1,0} dot(%%y, %%a), lhs_contracting_dims={1}, rhs_contracting_dims={0}%s\n"
+            "  %%e = f32[512,384]{1,0} dot(%%y, %%b), lhs_contracting_dims={1}, rhs_contracting_dims={0}%s\n"
+            "  ROOT %%o = (f32[512,256]{1,0}, %s) tuple(%%d, %s)\n}\n",
+            k == 2 ? "f32[512,1024]" : "f32[512,384]", precision, precision, k == 2 ? "f32[512,1024]{1,0}" : "f32[512,384]{1,0}", k == 2 ? "%y" : "%e");
+        g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+        const EchProgram *p = tpu->program;
+        unsigned narrow = 0, wide = 0;
+        for (size_t j = 0; j < p->n_instructions; j++) {
+            const EchInstruction *i = &p->instructions[j];
+            bool made = i->computation == p->entry && i->opcode == ECH_HLO_FUSION && p->shapes[i->shape].count == 512 * 1024;
+            narrow += made && p->shapes[i->shape].dense == 512 * 1024 * 2;
+            wide += made && p->shapes[i->shape].dense == 512 * 1024 * 4;
+        }
+        ck_assert_msg(narrow == (k == 0) && wide == (k != 0), "case %u: %u, %u", k, narrow, wide);
+    }
+}
+END_TEST
+
 /* Attention of one query group: scores lie as if that dimension were not there, and what of them is summed by rows, with what belongs to rows, is in their
  * kernel. */
 START_TEST(groups_of_one_lie_outside)
@@ -2135,6 +2164,7 @@ int main(void)
     tcase_add_test(small, queries_of_one_are_sums);
     tcase_add_test(small, random_numbers_are_made_again);
     tcase_add_test(small, products_make_what_they_read);
+    tcase_add_test(small, factors_of_products_are_narrow);
     tcase_add_test(small, groups_of_one_lie_outside);
     tcase_add_test(small, largest_are_sorted_where_many_are_wanted);
     tcase_add_test(small, scatters_make_narrow_rows);
