@@ -1160,20 +1160,40 @@ static EchBytes scores_held(const EchResult *result)
     return bytes;
 }
 
-/* The argument of the program that the largest array belongs to whose place a result could take ("state" of "2 arguments (state['w'][0] and others, ..."); NULL
- * where none is named. */
+/* Is there a parameter of the program that belongs to this argument? */
+static bool is_argument(const EchProgram *program, const char *name, size_t n)
+{
+    const EchComputation *entry = &program->computations[program->entry];
+    for (EchId i = entry->first; n > 0 && i < entry->first + entry->n; i++) {
+        const char *own = program->instructions[i].opcode == ECH_HLO_PARAMETER ? program->instructions[i].op_name : NULL;
+        if (own && strspn(own, ECH_ARGUMENT_LETTERS) == n && strncmp(own, name, n) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The arguments of the program whose arrays' places results could take, quoted for a list ("p", "state" of "2 arguments (of p, state: state['w'][0] and others,
+ * ..."); NULL where none is named. */
 static char *undonated_of(const EchProgram *program, JsonArray *remarks)
 {
-    static const char letters[] = G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_";
-    const EchComputation *entry = program ? &program->computations[program->entry] : NULL;
-    for (guint k = 0; entry && remarks && k < json_array_get_length(remarks); k++) {
+    for (guint k = 0; program && remarks && k < json_array_get_length(remarks); k++) {
         const char *remark = json_array_get_string_element(remarks, k), *named = strchr(remark, '(');
-        size_t n = named && strstr(remark, ECH_REMARK_UNDONATED) ? strspn(named + 1, letters) : 0;
-        for (EchId i = entry->first; n > 0 && i < entry->first + entry->n; i++) {
-            const char *name = program->instructions[i].opcode == ECH_HLO_PARAMETER ? program->instructions[i].op_name : NULL;
-            if (name && strspn(name, letters) == n && strncmp(name, named + 1, n) == 0)
-                return g_strndup(name, n);
+        if (!named++ || !strstr(remark, ECH_REMARK_UNDONATED))
+            continue;
+        g_autoptr(GString) found = g_string_new(NULL);
+        bool several = g_str_has_prefix(named, ECH_REMARK_OF_ARGUMENTS);
+        for (named += several ? strlen(ECH_REMARK_OF_ARGUMENTS) : 0; *named != '\0';) {
+            size_t n = strspn(named, ECH_ARGUMENT_LETTERS);
+            if (!is_argument(program, named, n))
+                break;
+            g_string_append_printf(found, "%s\"%.*s\"", found->len > 0 ? ", " : "", (int)n, named);
+            named += n;
+            if (!several || !g_str_has_prefix(named, ", "))
+                break;
+            named += strlen(", ");
         }
+        if (found->len > 0)
+            return g_string_free(g_steal_pointer(&found), FALSE);
     }
     return NULL;
 }
@@ -1841,7 +1861,7 @@ static char *code_of(const EchAdvice *advice, const EchAdviceRow *row)
     if (row->donated && !donates)
         g_string_append(text, "; and " DONATE);
     if (row->donated || donates)
-        g_string_append_printf(text, advice->undonated ? "[\"%s\"])" : "[...])", advice->undonated);
+        g_string_append_printf(text, advice->undonated ? "[%s])" : "[...])", advice->undonated);
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
 

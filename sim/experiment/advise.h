@@ -51,7 +51,7 @@ typedef struct {
     const char *per;                /**< What times are of: "a step", or "in all" where nothing tells steps. */
     const char *margin;             /**< ech_remat_margin. */
     bool live_fits;                 /**< What is live at the fullest moment has room. Where it does not fit all the same, that is fragmentation. */
-    char *undonated;                /**< An argument whose place results could take and do not; NULL: none, or none that is named. */
+    char *undonated;                /**< Arguments whose places results could take and do not, quoted, in a list; NULL: none, or none that is named. */
     bool is_graph, of_pairs;        /**< Its rows are nodes of one graph; all are compared with all (EchBatch). */
     uint64_t batch;                 /**< Its rows; 0: not told, or those of a graph. */
     uint64_t most_batch;            /**< Rows of the largest that has room as it is; 0: none has, or it is not known. */

@@ -4,7 +4,7 @@
 #include "sim/base/compare.h"
 #include "sim/base/units.h"
 
-enum { LEAST = 1 << 20, LEAST_PART = 16 }; /* Bytes, and part of all arguments, from which it is worth a remark. */
+enum { LEAST = 1 << 20, LEAST_PART = 16, MOST_NAMED = 8 }; /* Bytes, and part of all arguments, from which it is worth a remark; arguments named. */
 
 /* The entry's parameter @number. */
 static EchId parameter_of(GHashTable *parameters, int64_t number)
@@ -206,6 +206,7 @@ void ech_hlo_remark_undonated(const EchProgram *program, EchDiag *diag)
     EchBytes sum = 0, all = 0, largest = 0;
     EchId which = ECH_NONE;
     unsigned count = 0;
+    g_autoptr(GPtrArray) names = g_ptr_array_new_with_free_func(g_free); /* of the function's arguments that hold them */
     for (EchId i = entry->first; i < entry->first + entry->n; i++) {
         const EchInstruction *parameter = &program->instructions[i];
         for (uint32_t q = 0; parameter->opcode == ECH_HLO_PARAMETER && q < program->shapes[parameter->shape].n_positions; q++) {
@@ -222,13 +223,21 @@ void ech_hlo_remark_undonated(const EchProgram *program, EchDiag *diag)
                 largest = bytes;
                 which = i;
             }
+            size_t n_letters = parameter->op_name ? strspn(parameter->op_name, ECH_ARGUMENT_LETTERS) : 0;
+            g_autofree char *name = g_strndup(n_letters > 0 ? parameter->op_name : "", n_letters);
+            if (n_letters > 0 && !g_ptr_array_find_with_equal_func(names, name, g_str_equal, NULL))
+                g_ptr_array_add(names, g_steal_pointer(&name));
         }
     }
     if (sum < LEAST || sum < all / LEAST_PART)
         return;
     g_autofree char *text = ech_format_bytes(sum);
+    g_autoptr(GString) several = g_string_new(NULL);
+    for (guint k = 0; names->len > 1 && names->len <= MOST_NAMED && k < names->len; k++)
+        g_string_append_printf(several, "%s%s%s", k == 0 ? ECH_REMARK_OF_ARGUMENTS : ", ", (const char *)names->pdata[k], k + 1 == names->len ? ": " : "");
     ech_diag_remark(diag,
-                    "%u argument%s (%s%s, %s) %s " ECH_REMARK_UNDONATED ", though results have the same shape, type and memory: both are held. "
+                    "%u argument%s (%s%s%s, %s) %s " ECH_REMARK_UNDONATED ", though results have the same shape, type and memory: both are held. "
                     "Where the caller does not use them again, jax.jit's donate_argnames spares that; --pass donate tells what it changes",
-                    count, count == 1 ? "" : "s", called(&program->instructions[which]), count == 1 ? "" : " and others", text, count == 1 ? "is" : "are");
+                    count, count == 1 ? "" : "s", several->str, called(&program->instructions[which]), count == 1 ? "" : " and others", text,
+                    count == 1 ? "is" : "are");
 }

@@ -39,3 +39,5 @@ $ echelon run --trace gpt_pytorch.h100 --device h100-sxm --pass donate | grep -E
     Nothing: pass donate leaves it as it is: it changes programs as their compiler would, and this is no XLA program.
   - donate: left the trace as it is: it changes programs as their compiler would, and this is no XLA program
   - place: comes before serial, which changes what the program is lowered to
+$ echelon advise tests/golden/data/undonated.hlo.txt --device tpu-v5e 2>&1 | grep argnames
+   1  jax.jit(step, donate_argnames=["params", "state"])
