@@ -1,5 +1,6 @@
 /* What the allocations of a study are called, and who holds memory. */
 #include "sim/experiment/alloc_study_private.h"
+#include "sim/trace/ranges.h"
 #include "sim/experiment/experiment_private.h"
 #include "sim/base/hash.h"
 #include "sim/report/text.h"
@@ -42,6 +43,17 @@ bool ech_alloc_study_is_own(const char *frame, size_t n)
            !g_strstr_len(frame, (gssize)n, "/lib/python") && !g_strstr_len(frame, (gssize)n, "/echelon/pretend/python/");
 }
 
+/* Of a stack of ranges, innermost first: the node of the backward pass that is around all, and the module that it is of. Owned by the caller. */
+static char *ranges_name(const char *stack)
+{
+    const char *node = strstr(stack, ECH_RANGE_BACKWARD), *module = strstr(stack, ECH_RANGE_MODULE);
+    if (!node)
+        return g_strdup("the refused request");
+    node += strlen(ECH_RANGE_BACKWARD);
+    module = module ? module + strlen(ECH_RANGE_MODULE) : "";
+    return g_strdup_printf("%.*s%s%.*s", (int)strcspn(node, "\n"), node, *module ? " of " : "", (int)strcspn(module, "\n"), module);
+}
+
 char *ech_alloc_study_name(const EchAllocStudy *study, uint32_t id)
 {
     const EchBuffer *buffer = ech_alloc_study_buffer(study, id);
@@ -60,7 +72,7 @@ char *ech_alloc_study_name(const EchAllocStudy *study, uint32_t id)
         dot = own || !dot ? here : dot;
     }
     if (!dot)
-        return g_strdup("the refused request");
+        return ranges_name(stack ? stack : "");
     const char *begin = dot;
     while (begin > stack && begin[-1] != '/' && begin[-1] != '\\' && begin[-1] != '\n')
         begin--;

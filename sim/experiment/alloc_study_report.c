@@ -44,8 +44,8 @@ static void text_pins(GString *out, const EchAllocStudy *study, const EchMoment 
 /* Frames of the capture and of the allocator itself, which every stack begins with. */
 static bool is_plumbing(const char *frame)
 {
-    static const char *const words[] = {"torch::unwind",     "CapturedTraceback", "gather_with_cpp", "CachingAllocator",   "c10::",
-                                        "at::detail::empty", "at::empty",         "empty_strided",   "empty_memory_format"};
+    static const char *const words[] = {"torch::unwind", "CapturedTraceback", "gather_with_cpp",     "CachingAllocator", "c10::",        "at::detail::empty",
+                                        "at::empty",     "empty_strided",     "empty_memory_format", "aten::empty",      "aten::resize_"};
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
         if (strstr(frame, words[i]))
             return true;
@@ -64,6 +64,13 @@ void ech_alloc_study_text_stack(GString *out, const EchAllocStudy *study, uint32
     g_string_append_printf(out, "    %s was %s in ", name, what);
     unsigned shown = 0;
     bool own = !python;
+    size_t ranges = 0, inner = 0; /* operators, where a capture tells them, come before Python's lines */
+    while (python && frames[ranges] && g_str_has_prefix(frames[ranges], "aten::"))
+        ranges++;
+    while (inner + 1 < ranges && is_plumbing(frames[inner]))
+        inner++;
+    if (ranges > 0)
+        g_string_append_printf(out, "%s < ", frames[inner]);
     for (char **frame = frames; *frame && shown < FRAMES; frame++) {
         if (python ? !strstr(*frame, ".py:") : shown == 0 && is_plumbing(*frame))
             continue;

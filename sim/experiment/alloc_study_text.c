@@ -132,6 +132,31 @@ static void text_foreach(GString *out, const EchAllocStudy *study, uint32_t id, 
                            fuses ? "fused=True makes none, " : "", fuses ? "those of one parameter at a time" : "makes those of one parameter at a time");
 }
 
+/* What PyTorch resorts to where no library's kernel takes what it is given: the request is of that, and smaller for another way. */
+static void text_resort(GString *out, const EchAllocStudy *study, uint32_t id)
+{
+    static const struct {
+        const char *operator, * says;
+    } resorts[] = {
+        {"aten::slow_conv",
+         "PyTorch does not hand this convolution to cuDNN, and writes its input out once for each place of the filter: so it does where one sample, or its "
+         "result, has 2^31 elements and more, where cuDNN is switched off, and where a release does not trust its cuDNN (2.9: 3-D in 16 bits): less of "
+         "the input at a time, or another release"},
+        {"aten::_slow_conv",
+         "PyTorch does not hand this convolution to cuDNN, and writes its input out once for each place of the filter: less of the input at a time"},
+        {"aten::_scaled_dot_product_attention_math",
+         "attention's scores are written out, as none of PyTorch's fused kernels that are switched on takes these arguments "
+         "(masks with grouped heads, more or fewer than four dimensions, large heads): sdpa_kernel() of one of them says why"},
+    };
+    const char *stack = ech_alloc_study_stack(study, id);
+    for (size_t k = 0; stack && k < G_N_ELEMENTS(resorts); k++) {
+        if (strstr(stack, resorts[k].operator)) {
+            g_string_append_printf(out, "    %s\n", resorts[k].says);
+            return;
+        }
+    }
+}
+
 /* The recording ran out of memory: who would not have. */
 static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrArray *rows, int width)
 {
@@ -152,6 +177,7 @@ static void text_refusals(GString *out, const EchAllocStudy *study, const GPtrAr
     ech_alloc_study_text_stack(out, study, id, "asked for");
     text_hidden_size(out, study, refusal, id);
     text_foreach(out, study, id, live);
+    text_resort(out, study, id);
     if (study->limited)
         g_string_append(out, "    the device had enough left: a limit refused it (set_per_process_memory_fraction or the like); raise it, or see below\n");
     if (refusal->kept) {

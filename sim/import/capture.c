@@ -1149,12 +1149,27 @@ static void foreign_begin(EchCapture *capture, Foreign *f)
     }
 }
 
+/* A request that was refused: the operators that asked for it, in front of the lines of Python, of which a backward pass has none. */
+static EchId refused_stack(EchCapture *capture, EchId stack, EchTime time)
+{
+    EchId name = ECH_NONE, within = ECH_NONE;
+    capture->namer(capture->namer_data, time, &name, &within);
+    if (within == ECH_NONE || stack == ECH_NONE)
+        return within == ECH_NONE ? stack : within;
+    g_autofree char *both =
+        g_strdup_printf("%s\n%s", ech_trace_builder_peek_string(capture->builder, within), ech_trace_builder_peek_string(capture->builder, stack));
+    return ech_trace_builder_string(capture->builder, both, -1);
+}
+
 /* Adds an op of the snapshot, which comes after the work that was asked for until now. */
 static void add_foreign(EchCapture *capture, const Foreign *f, EchOp op, EchTime start)
 {
     uint32_t device = op.queue == ECH_NONE ? 0 : foreign_device(capture, ech_trace_queues(capture->foreign)[op.queue].device);
+    bool refused = capture->namer && op.kind == ECH_OP_MARK && op.bytes > 0 && g_str_has_prefix(ech_trace_string(capture->foreign, op.name), "oom ");
     op.name = foreign_string(capture, f, op.name);
     op.stack = foreign_string(capture, f, op.stack);
+    if (refused)
+        op.stack = refused_stack(capture, op.stack, start);
     op.queue = foreign_queue(capture, f, op.queue);
     op.recorded.start = capture->unrecorded ? ECH_TIME_NONE : relative(capture, start);
     if (op.kind == ECH_OP_ALLOC || op.kind == ECH_OP_FREE) {

@@ -179,6 +179,17 @@ the recording ran out of memory: 110 MiB asked for by serve.py:9 with 20 MiB all
   pytorch:backend:cudaMallocAsync   serves it; 130 MiB of device memory would do, as if no private pool kept memory
   the recording ends there: what the program would have asked for next is not in it
   --report says what stood in the way
+$ capture() { cp tests/golden/data/$1.pickle $T/refused.pickle; printf 'echelon-pretend 1\nclock 1700000000000000000\ndevice 220200960 0 1 "h100-sxm"\nname 1 "%s"\nname 2 "%s"\nname 3 "%s"\nname 4 "k(float*)"\npush 1000 9 1\npush 1001 9 2\npush 1002 9 3\nkernel 2000 0 0 4 1 1 1 32 1 1 0\npop 900000 9\npop 900001 9\npop 900002 9\nend\n' "$2" "$3" "$4" >$T/refused.pretend; echelon alloc $T/refused.pretend | sed -n '/^the recording ran/,/refuses/p' | sed '$d'; }; capture oom aten::conv3d aten::slow_conv3d_forward aten::resize_; capture oom aten::scaled_dot_product_attention aten::_scaled_dot_product_attention_math aten::_softmax; capture backward 'nn.Module: layers.3.attention (Attention)' 'autograd::engine::evaluate_function: SoftmaxBackward0' aten::mul; capture backward 'nn.Module: net (Net)' aten::gelu aten::empty
+the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
+    loss.py:8 was asked for in aten::slow_conv3d_forward < /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
+    PyTorch does not hand this convolution to cuDNN, and writes its input out once for each place of the filter: so it does where one sample, or its result, has 2^31 elements and more, where cuDNN is switched off, and where a release does not trust its cuDNN (2.9: 3-D in 16 bits): less of the input at a time, or another release
+the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
+    loss.py:8 was asked for in aten::_softmax < /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
+    attention's scores are written out, as none of PyTorch's fused kernels that are switched on takes these arguments (masks with grouped heads, more or fewer than four dimensions, large heads): sdpa_kernel() of one of them says why
+the recording ran out of memory: 100 MiB asked for by SoftmaxBackward0 of layers.3.attention (Attention) with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
+    SoftmaxBackward0 o...tention (Attention) was asked for in aten::mul < autograd::engine::evaluate_function: SoftmaxBackward0 < nn.Module: layers.3.attention (Attention)
+the recording ran out of memory: 100 MiB asked for by the refused request with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
+    the refused request was asked for in aten::gelu < nn.Module: net (Net)
 $ echelon alloc tests/golden/data/oom.pickle -c 140MiB -a pytorch:
 tests/golden/data/oom.pickle: memory_snapshot, 9 events; device memory 140 MiB
 no allocator needs less than 156 MiB; the recorded one held 120 MiB of the 210 MiB that it could have had

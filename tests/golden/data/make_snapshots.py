@@ -1,4 +1,4 @@
-"""Writes oom.pickle, and streams.pickle, graphs.pickle and served.pickle below. oom.pickle: what torch.cuda.memory._snapshot() returns after a run that ended out of memory, from a small model of PyTorch's allocator (large pool, one
+"""Writes oom.pickle, and backward.pickle, streams.pickle, graphs.pickle and served.pickle below. oom.pickle: what torch.cuda.memory._snapshot() returns after a run that ended out of memory, from a small model of PyTorch's allocator (large pool, one
 stream). A large temporary's segment is cut up by what stays, so that the temporary fits no more although enough bytes are free."""
 import pathlib
 import pickle
@@ -66,6 +66,11 @@ for _ in range(3):
     run.malloc(12 * MIB, ("adam.py", 77, "step"), main)
 assert run.malloc(100 * MIB, ("loss.py", 8, "cross_entropy"), main) is None
 with open(pathlib.Path(__file__).with_name("oom.pickle"), "wb") as out:
+    pickle.dump(run.snapshot(), out, protocol=4)
+
+# backward.pickle: the same where a backward pass asked, of which Python has no line.
+run.trace[-1]["frames"] = []
+with open(pathlib.Path(__file__).with_name("backward.pickle"), "wb") as out:
     pickle.dump(run.snapshot(), out, protocol=4)
 
 # streams.pickle: expandable segments of two streams with handles as CUDA gives them, the window begun mid-run. The stream that asks first then has the higher
