@@ -146,7 +146,7 @@ static void text_resort(GString *out, const EchAllocStudy *study, uint32_t id)
          "PyTorch does not hand this convolution to cuDNN, and writes its input out once for each place of the filter: less of the input at a time"},
         {"aten::_scaled_dot_product_attention_math",
          "attention's scores are written out, as none of PyTorch's fused kernels that are switched on takes these arguments "
-         "(masks with grouped heads, more or fewer than four dimensions, large heads): sdpa_kernel() of one of them says why"},
+         "(masks with grouped heads, two or five dimensions, bfloat16 before Ampere): sdpa_kernel() of one of them says why"},
     };
     const char *stack = ech_alloc_study_stack(study, id);
     for (size_t k = 0; stack && k < G_N_ELEMENTS(resorts); k++) {

@@ -185,7 +185,7 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
     PyTorch does not hand this convolution to cuDNN, and writes its input out once for each place of the filter: so it does where one sample, or its result, has 2^31 elements and more, where cuDNN is switched off, and where a release does not trust its cuDNN (2.9: 3-D in 16 bits): less of the input at a time, or another release
 the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
     loss.py:8 was asked for in aten::_softmax < /home/me/loss.py:8:cross_entropy < /home/me/train.py:30:main
-    attention's scores are written out, as none of PyTorch's fused kernels that are switched on takes these arguments (masks with grouped heads, more or fewer than four dimensions, large heads): sdpa_kernel() of one of them says why
+    attention's scores are written out, as none of PyTorch's fused kernels that are switched on takes these arguments (masks with grouped heads, two or five dimensions, bfloat16 before Ampere): sdpa_kernel() of one of them says why
 the recording ran out of memory: 100 MiB asked for by SoftmaxBackward0 of layers.3.attention (Attention) with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device
     SoftmaxBackward0 o...tention (Attention) was asked for in aten::mul < autograd::engine::evaluate_function: SoftmaxBackward0 < nn.Module: layers.3.attention (Attention)
 the recording ran out of memory: 100 MiB asked for by the refused request with 56 MiB allocated, 64 MiB reserved but unallocated, 90 MiB free on the device

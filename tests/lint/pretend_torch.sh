@@ -1048,3 +1048,12 @@ told, hand = (json.load(open(name)) for name in sys.argv[1:3])
 live = [run["memories"]["hbm"]["peak_live_bytes"] for run in (told, hand)]
 assert abs(live[0] / live[1] - 1) < 0.02 and abs(told["makespan_ps"] / hand["makespan_ps"] - 1) < 0.05, (live, told["makespan_ps"], hand["makespan_ps"])
 PY
+# Expandable segments that are asked for when PyTorch's allocator has begun are not heeded, which is said; asked for in time they are, and nothing is.
+for when in late early; do
+  printf '%s\n' "import os" "late = '$when' == 'late'" "if late:" "    import torch; torch.zeros(1, device='cuda')" \
+    "os.environ['PYTORCH_CUDA_ALLOC_CONF'] = 'expandable_segments:True'" "import torch" "torch.zeros(1 << 20, device='cuda')" >"$work/conf.py"
+  env -u PYTORCH_CUDA_ALLOC_CONF -u PYTORCH_ALLOC_CONF "$echelon" capture --pretend l4 -o "$work/conf.$when" -- python3 "$work/conf.py" >"$work/said.$when" 2>&1 ||
+    { tail -20 "$work/said.$when"; exit 1; }
+done
+grep -q 'PYTORCH_CUDA_ALLOC_CONF asks for expandable_segments, and PyTorch .* has not heeded it' "$work/said.late" || { echo "settings that come too late are not said"; exit 1; }
+! grep -q 'has not heeded' "$work/said.early" || { echo "settings that are heeded are said not to be"; exit 1; }

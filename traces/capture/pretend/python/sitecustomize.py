@@ -331,15 +331,26 @@ class _Recorder:
         try:
             if path is not None and os.path.exists(path[: -len("pickle")] + "pretend"):  # a process that only looked leaves nothing
                 import pickle
+                snapshot = self.torch.cuda.memory._snapshot()
                 with open(part, "wb") as file:
-                    pickle.dump(self.torch.cuda.memory._snapshot(), file)
+                    pickle.dump(snapshot, file)
                 os.replace(part, path)
+                _say_unheeded(snapshot.get("allocator_settings", {}), self.torch.__version__)
         except BaseException as error:
             _say("no memory snapshot", error)
             try:
                 os.unlink(part)
             except OSError:
                 pass
+
+
+def _say_unheeded(settings, version):
+    """A program that asks for expandable segments and does not have them looks fragmented for no reason that it tells: PyTorch 2.9 reads that only from the
+    older of the two names (pytorch/pytorch issue 183387), and none reads it later than when its allocator begins."""
+    for name in ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"):
+        if "expandable_segments:true" in os.environ.get(name, "").lower().replace(" ", "") and settings.get("expandable_segments") is False:
+            _say("%s asks for expandable_segments, and PyTorch %s has not heeded it: set PYTORCH_CUDA_ALLOC_CONF, before PyTorch is imported" % (name, version))
+            return
 
 
 def _install(torch):
