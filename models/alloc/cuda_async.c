@@ -402,8 +402,10 @@ static void trim(Async *self, uint32_t pool, EchBytes keep)
 static uint32_t tail_for(const Async *self, uint32_t pool)
 {
     uint32_t last = self->segments[self->growing].last;
+    if (!last) /* There may be no blocks at all. */
+        return 0;
     const Block *block = &self->blocks[last];
-    return last && !block->used && (block->pool == COMMON || block->pool == pool) ? last : 0;
+    return !block->used && (block->pool == COMMON || block->pool == pool) ? last : 0;
 }
 
 /* Unmaps whole pages of free blocks, the largest first, until the device has what a block of @bytes for @pool lacks; false, and nothing done, where there are
