@@ -127,6 +127,29 @@ static const char *given_twice(int argc, char **argv, const GOptionEntry *entrie
     return NULL;
 }
 
+/* For GOption, which consumes them. It takes a short option's value from the next argument alone; "-j2" is as "-j 2". */
+static char **arguments_of(const char *program, int argc, char **argv, const GOptionEntry *entries)
+{
+    g_autoptr(GStrvBuilder) args = g_strv_builder_new();
+    g_strv_builder_add(args, program);
+    bool options = true, is_value = false;
+    for (int i = 1; i < argc; i++) {
+        const char *value = NULL;
+        options = options && (is_value || strcmp(argv[i], "--") != 0);
+        const GOptionEntry *entry = options && !is_value ? entry_of(argv[i], entries, &value) : NULL;
+        bool takes = entry && entry->arg != G_OPTION_ARG_NONE;
+        if (takes && value && argv[i][1] != '-') {
+            const char option[] = {'-', entry->short_name, '\0'};
+            g_strv_builder_add(args, option);
+            g_strv_builder_add(args, value);
+        } else {
+            g_strv_builder_add(args, argv[i]);
+        }
+        is_value = takes && !value;
+    }
+    return g_strv_builder_end(args);
+}
+
 /* A name that is given and empty, mostly of a variable that is not set: of an option's (*ret_option), or as it stands. */
 static bool is_name_empty(const GOptionEntry *entries, char *const *rest, const char **ret_option)
 {
@@ -186,11 +209,7 @@ bool ech_cli_options(int argc, char **argv, const GOptionEntry *entries, char **
     g_autofree char *program = g_strdup_printf("echelon %s", argv[0]);
     char *prgname = g_strdup(g_get_prgname());
     g_set_prgname(program);
-    /* The vector given to GOption is consumed; strings stay argv's own. */
-    char **args = g_new0(char *, (gsize)argc + 1);
-    args[0] = g_strdup(program);
-    for (int i = 1; i < argc; i++)
-        args[i] = g_strdup(argv[i]);
+    char **args = arguments_of(program, argc, argv, entries);
     GError *error = NULL;
     g_set_print_handler(print_help);
     bool ok = g_option_context_parse_strv(context, &args, &error);
@@ -355,7 +374,12 @@ void ech_cli_say(const char *format, ...)
 
 void ech_cli_print_bytes(const void *data, size_t n)
 {
-    if (fwrite(data, 1, n, stdout) == n && fflush(stdout) == 0)
+    ech_cli_printed(fwrite(data, 1, n, stdout) == n && fflush(stdout) == 0);
+}
+
+void ech_cli_printed(bool all)
+{
+    if (all)
         return;
     if (errno != EPIPE)
         fprintf(stderr, "echelon: standard output: %s\n", g_strerror(errno));

@@ -78,5 +78,7 @@ char *ech_cli_questions_lack(char *const *words) G_GNUC_WARN_UNUSED_RESULT;
 void ech_cli_print(const char *text);
 /** The same of what is for no terminal. */
 void ech_cli_print_bytes(const void *data, size_t n);
+/** The same of what was written to stdout by others: whether all was (false: errno says why). */
+void ech_cli_printed(bool all);
 /** To stderr, made plain, where it tells what a file says. */
 void ech_cli_say(const char *format, ...) G_GNUC_PRINTF(1, 2);

@@ -184,61 +184,82 @@ static char *sweep_text(const Sweep *sweep, unsigned columns)
     return g_strdup_printf("%s\n\n%s%s\n  What changed%s, and why\n%s", sweep->title, answer->str, table->str, sweep->most ? " most" : "", changes->str);
 }
 
+/* Why nothing ran, where that is the same of all points; else NULL. */
+static const char *error_of_all(const EchSweepPoint *points, size_t n)
+{
+    bool same = true;
+    for (size_t i = 0; same && i < n; i++)
+        same = points[i].error && !points[i].interrupted && strcmp(points[i].error, points[0].error) == 0;
+    return same ? points[0].error : NULL;
+}
+
+static bool write_sweep(EchOutput *output, JsonNode *sweep, const EchSweepPoint *points, size_t n, GError **error)
+{
+    static const char name[] = "sweep.json";
+    FILE *file = ech_output_open(output, name, error);
+    return file && ech_output_close(output, name, file, ech_sweep_write(sweep, points, n, false, file), error);
+}
+
 /* What the runs say, to the terminal and to the folder. @found: they are a search's, or NULL. */
 static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *points, const EchFound *found, const RunOptions *options)
 {
     GError *error = NULL;
     size_t n = experiment->n_cases;
-    g_autoptr(JsonNode) node = ech_sweep_json(experiment, points, &error);
-    if (!node)
-        return ech_cli_fail(error);
-    if (found)
+    g_autoptr(EchSweepRows) runs = ech_sweep_rows(experiment, points);
+    g_autoptr(JsonNode) node = experiment->brief ? NULL : ech_sweep_json(experiment, points, runs);
+    if (node && found)
         json_object_set_member(json_node_get_object(node), "find", json_node_copy(found->json));
-    g_autofree char *json = experiment->brief ? NULL : ech_json_print(node);
-    JsonArray *array = json_object_get_array_member(json_node_get_object(node), "points");
-    g_autofree EchTableRow *rows = g_new0(EchTableRow, n);
+    EchTableRow *rows = runs->rows;
     g_autoptr(GPtrArray) labels = g_ptr_array_new_with_free_func(g_free);
     size_t failed = 0, fitting = 0;
     for (size_t i = 0; i < n; i++) {
-        JsonObject *point = json_array_get_object_element(array, (guint)i);
         g_ptr_array_add(labels, found ? g_strdup(found->labels[i]) : g_strjoinv(", ", experiment->cases[i].values));
-        rows[i] = (EchTableRow){labels->pdata[i], ech_member_object(point, "run"), points[i].error,
-                                ech_explain_base(experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), i),
-                                points[i].interrupted};
+        rows[i].label = labels->pdata[i];
         failed += points[i].error && !(found && points[i].interrupted);
-        fitting += ech_member_bool(point, "fits") ? 1 : 0;
+        fitting += ech_member_bool(rows[i].run, "fits") ? 1 : 0;
     }
     g_autofree char *heading = found ? g_strdup(found->heading) : g_strjoinv(", ", experiment->axes);
-    size_t n_steps;
-    g_autofree EchExplainStep *steps =
-        ech_explain_steps(rows, experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), &n_steps);
+    EchExplainStep *steps = runs->steps;
+    size_t n_steps = runs->n_steps;
     /* Of a search only what changes at the answer is told. */
     if (found && found->at[0] < n && found->at[1] < n && found->at[0] != found->at[1]) {
         steps[0].to = found->at[1];
         steps[1] = (EchExplainStep){found->at[1], found->at[0]};
         n_steps = 2;
+        for (size_t k = 0; k < n_steps; k++)
+            ech_sweep_rows_whole(runs, points, found->at[k]);
     }
+    const char *why = found ? NULL : error_of_all(points, n);
     bool most = false;
     for (size_t i = 0; !found && experiment->axes[i]; i++)
         most = most || experiment->axis_sizes[i] > ECH_EXPLAIN_VALUES + 1;
+    if (why && !options->json) {
+        ech_cli_say("echelon: %s\n", why);
+        return ECH_EXIT_FAILED;
+    }
     const Sweep sweep = {experiment->title, heading, found ? found->text : NULL, rows, n, found ? found->close : NULL, most, steps, n_steps};
     bool ok = true;
     if (options->output) {
         g_autoptr(EchOutput) output = ech_output_new(options->output, &error);
         g_autoptr(GString) html = ech_report_sweep_html(json_node_get_object(node));
         g_autofree char *told = sweep_text(&sweep, 0), *text = ech_plain(told); /* The same bytes from every terminal. */
-        ok = output && ech_output_write(output, "sweep.json", json, strlen(json), &error) &&
-             ech_output_write(output, "report.html", html->str, html->len, &error) && ech_output_write(output, "summary.txt", text, strlen(text), &error);
+        ok = output && write_sweep(output, node, points, n, &error) && ech_output_write(output, "report.html", html->str, html->len, &error) &&
+             ech_output_write(output, "summary.txt", text, strlen(text), &error);
         for (size_t i = 0; ok && i < n; i++) {
             g_autofree char *name = g_strdup_printf("%03zu/run.json", i);
-            ok = !points[i].json || ech_output_write(output, name, points[i].json, strlen(points[i].json), &error);
+            g_autofree char *run = ech_sweep_point_text(&points[i]);
+            ok = !run || ech_output_write(output, name, run, strlen(run), &error);
         }
         ok = ok && ech_output_commit(output, &error);
     }
     if (!ok)
         return ech_cli_fail(error);
-    g_autofree char *text = options->json ? NULL : sweep_text(&sweep, ech_cli_columns());
-    ech_cli_print(options->json ? json : text);
+    if (options->json) {
+        ech_cli_printed(ech_sweep_write(node, points, n, true, stdout));
+    } else {
+        g_autofree char *text = sweep_text(&sweep, ech_cli_columns());
+        ech_cli_print(text);
+    }
     if (options->output)
         fprintf(stderr, "wrote %s: report.html, sweep.json, summary.txt and a folder for each run\n", options->output);
     if (found && !failed)
@@ -276,6 +297,8 @@ static int run_find(EchExperiment *experiment, const RunOptions *options)
 /* The file that @name means: shipped experiments and traces may be called by their names. False, and said so, where there is none. */
 static bool find_file(char **name)
 {
+    if (strcmp(*name, "-") == 0) /* a captured file from standard input, as --trace - */
+        return true;
     g_autofree char *found = ech_experiment_find(*name);
     if (!g_file_test(found, G_FILE_TEST_EXISTS)) {
         g_free(found);
@@ -447,6 +470,8 @@ int ech_verb_run(int argc, char **argv)
                                             : NULL;
         return cannot ? ech_cli_fail(g_error_new(ECH_ERROR, ECH_ERROR_CONFIG, "%s", cannot)) : ech_cli_cuda(rest[0], &overrides, NULL, 0, options.json);
     }
+    if (options.output && !ech_output_check(options.output, &error))
+        return ech_cli_fail(error);
     if (ranks)
         return ech_cli_ranks(&overrides, rest, options.output, options.json);
     g_autoptr(EchExperiment) experiment = ech_experiment_load(rest[0], &overrides, &error);

@@ -644,12 +644,12 @@ static void name_captured(Trial *t, JsonObject *run)
 static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
 {
     g_clear_pointer(&t->row.error, g_free);
-    if (!point->json) {
+    g_autoptr(JsonNode) node = ech_sweep_point_json(point);
+    if (!node) {
         t->row.error = g_strdup(point->error);
         t->done = true;
         return;
     }
-    g_autoptr(JsonNode) node = json_from_string(point->json, NULL);
     JsonObject *run = json_node_get_object(node);
     const EchAdviceRun before = t->row.run;
     t->last = t->tried;
@@ -856,7 +856,7 @@ static bool learn_needs(Advise *a, GError **error)
         return false;
     for (guint i = 0; i < open->len; i++) {
         Trial *t = open->pdata[i];
-        g_autoptr(JsonNode) node = points[i].json ? json_from_string(points[i].json, NULL) : NULL;
+        g_autoptr(JsonNode) node = ech_sweep_point_json(&points[i]);
         if (!node) {
             t->row.error = g_strdup(points[i].error);
             continue;
@@ -1494,7 +1494,7 @@ static bool try_batches(Advise *a, const uint64_t *sizes, size_t n, uint64_t *fi
     }
     EchSweepPoint *points = run_cases(a, cases, n, error);
     for (size_t i = 0; points && i < n && sizes[i] < *over; i++) {
-        g_autoptr(JsonNode) node = points[i].json ? json_from_string(points[i].json, NULL) : NULL;
+        g_autoptr(JsonNode) node = ech_sweep_point_json(&points[i]);
         EchAdviceRun run = node ? run_of(a, json_node_get_object(node)) : (EchAdviceRun){0};
         if (run.fits && sizes[i] > *fit) {
             *fit = sizes[i];
@@ -1515,7 +1515,7 @@ static bool learn_least(Advise *a, GError **error)
         EchCase *c = vary(a->base, "passes", one ? parts[i] : "batch:rows=1", error), *roomy = c ? vary_memory(c, ROOMY, error) : NULL;
         ech_case_free(c);
         EchSweepPoint *points = roomy ? run_cases(a, &roomy, 1, error) : NULL;
-        g_autoptr(JsonNode) node = points && points->json ? json_from_string(points->json, NULL) : NULL;
+        g_autoptr(JsonNode) node = points ? ech_sweep_point_json(points) : NULL;
         if (node)
             a->advice->most = run_of(a, json_node_get_object(node));
         a->advice->most.fits = false;

@@ -202,7 +202,8 @@ static char *edit_of(const Axis *axis, size_t path, size_t value)
     return g_strdup_printf("%s=%s", (const char *)axis->paths->pdata[path], (const char *)axis->values->pdata[value]);
 }
 
-bool ech_experiment_read_texts(const EchYamlNode *node, const char *what, GPtrArray *out, GError **error)
+/* A text, or a list of texts, appended to @out; @what names them in the error. */
+static bool read_texts(const EchYamlNode *node, const char *what, GPtrArray *out, GError **error)
 {
     if (node->kind == ECH_YAML_SCALAR) {
         g_ptr_array_add(out, g_strdup(node->text));
@@ -386,8 +387,8 @@ static bool read_axis(const EchYamlNode *node, GArray *axes, GHashTable *places,
                                                        : "a map is no list");
     else if (!ok)
         ech_yaml_error(node, error, "sweep: expected a path and a list of values");
-    ok = ok && ech_experiment_read_texts(path, "path", axis.paths, error) && ech_experiment_read_texts(values, "values", axis.values, error) &&
-         (!labels || ech_experiment_read_texts(labels, "labels", axis.labels, error));
+    ok = ok && read_texts(path, "path", axis.paths, error) && read_texts(values, "values", axis.values, error) &&
+         (!labels || read_texts(labels, "labels", axis.labels, error));
     if (ok && name && name->kind != ECH_YAML_SCALAR) {
         ech_yaml_error(name, error, "name: expected one text");
         ok = false;

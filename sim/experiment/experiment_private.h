@@ -37,8 +37,6 @@ char *ech_experiment_trace_path(const EchYamlNode *node);
 /** The device's name, or the path of its file likewise; owned by the caller. */
 char *ech_experiment_device_path(const EchYamlNode *node);
 
-/** A text, or a list of texts, appended to @out; @what names them in the error. */
-bool ech_experiment_read_texts(const EchYamlNode *node, const char *what, GPtrArray *out, GError **error);
 /** Puts the place in a file of the edit that @error is about before it. @places: edit -> place. */
 void ech_experiment_say_place(GHashTable *places, GError *error);
 /** False for a value of an axis with which no case can run: a slip of the pen, better told at once. (One that some cases can have and others cannot is told by

@@ -311,8 +311,7 @@ static void try_clear(void *data)
 {
     Try *t = data;
     ech_case_free(t->own);
-    g_free(t->point.json);
-    g_free(t->point.error);
+    ech_sweep_point_clear(&t->point);
     g_free(t->figures);
 }
 
@@ -422,7 +421,7 @@ static int try_number(Search *search, double number, GError **error)
         for (guint i = 0; i < find->goals->len; i++)
             t.figures[i] = figure(run, g_array_index(find->goals, Goal, i).what);
     }
-    t.point.json = ech_json_print(node);
+    t.point = ech_sweep_point(node);
     g_array_append_val(search->tries, t);
     return (int)search->tries->len - 1;
 }

@@ -6,7 +6,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -81,13 +80,28 @@ static bool is_ours_at_last(const char *path)
     return ours;
 }
 
+bool ech_output_check(const char *path, GError **error)
+{
+    g_autofree char *at = g_strdup(path);
+    if (g_file_test(at, G_FILE_TEST_EXISTS) && !is_ours_at_last(at)) {
+        g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_EXIST, "%s: is there already and holds no results of echelon; give another -o or remove it", path);
+        return false;
+    }
+    while (!g_file_test(at, G_FILE_TEST_EXISTS)) {
+        char *parent = g_path_get_dirname(at);
+        g_free(at);
+        at = parent;
+    }
+    if (!g_file_test(at, G_FILE_TEST_IS_DIR))
+        return set_errno_error(error, at, ENOTDIR);
+    return g_access(at, W_OK | X_OK) == 0 || set_errno_error(error, at, errno);
+}
+
 EchOutput *ech_output_new(const char *path, GError **error)
 {
     g_autofree char *plain = g_canonicalize_filename(path, NULL);
-    if (g_file_test(plain, G_FILE_TEST_EXISTS) && !is_ours_at_last(plain)) {
-        g_set_error(error, G_FILE_ERROR, G_FILE_ERROR_EXIST, "%s: is there already and holds no results of echelon; give another -o or remove it", path);
+    if (!ech_output_check(path, error))
         return NULL;
-    }
     bool inside = g_file_test(plain, G_FILE_TEST_IS_DIR);
     g_autofree char *parent = g_path_get_dirname(plain);
     if (!inside && g_mkdir_with_parents(parent, 0777) != 0) {
@@ -123,6 +137,24 @@ bool ech_output_write(EchOutput *output, const char *name, const void *data, siz
     g_autofree char *asked = g_build_filename(output->path, name, NULL);
     say_reason(error, asked, own);
     return false;
+}
+
+FILE *ech_output_open(EchOutput *output, const char *name, GError **error)
+{
+    g_autofree char *path = g_build_filename(output->made, name, NULL), *asked = g_build_filename(output->path, name, NULL);
+    FILE *file = fopen(path, "wb");
+    if (!file)
+        set_errno_error(error, asked, errno);
+    return file;
+}
+
+bool ech_output_close(EchOutput *output, const char *name, FILE *file, bool written, GError **error)
+{
+    int code = written ? 0 : errno;
+    if (fclose(file) != 0 && written)
+        code = errno;
+    g_autofree char *asked = g_build_filename(output->path, name, NULL);
+    return code == 0 || set_errno_error(error, asked, code);
 }
 
 /* The entries of the folder @path for which @choose(path, name) holds (NULL: all). */

@@ -1,6 +1,6 @@
 #include "sim/experiment/sweep.h"
 
-#include "sim/report/explain.h"
+#include "sim/base/error.h"
 #include "sim/report/json_out.h"
 
 #include <errno.h>
@@ -11,22 +11,51 @@
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include <zlib.h>
+
+/* A run's text packed: how long it is, and zlib's stream. */
+typedef struct {
+    uint64_t n;
+    unsigned char stream[];
+} Packed;
+
+EchSweepPoint ech_sweep_point(JsonNode *run)
+{
+    g_autofree char *text = ech_json_print(run);
+    size_t n = strlen(text);
+    uLongf packed_n = compressBound(n);
+    Packed *packed = g_malloc(sizeof *packed + packed_n);
+    packed->n = n;
+    int status = compress2(packed->stream, &packed_n, (const unsigned char *)text, n, Z_BEST_SPEED);
+    g_assert(status == Z_OK);
+    packed = g_realloc(packed, sizeof *packed + packed_n);
+    return (EchSweepPoint){.run = g_bytes_new_take(packed, sizeof *packed + packed_n)};
+}
+
+char *ech_sweep_point_text(const EchSweepPoint *point)
+{
+    if (!point->run)
+        return NULL;
+    gsize size;
+    const Packed *packed = g_bytes_get_data(point->run, &size);
+    uLongf n = packed->n;
+    char *text = g_malloc(n + 1);
+    int status = uncompress((unsigned char *)text, &n, packed->stream, size - sizeof *packed);
+    g_assert(status == Z_OK && n == packed->n);
+    text[n] = '\0';
+    return text;
+}
 
 static EchSweepPoint run_case(EchExperiment *experiment, size_t index)
 {
-    EchSweepPoint point = {0};
     g_autoptr(GError) error = NULL;
     g_autoptr(EchResult) result = ech_experiment_run(experiment, index, &error);
-    if (!result) {
-        point.error = g_strdup(error->message);
-        return point;
-    }
+    if (!result)
+        return (EchSweepPoint){.error = g_strdup(error->message)};
     EchReport report = ech_result_report(result);
     report.brief = experiment->brief;
-    JsonNode *node = ech_report_json(&report);
-    point.json = ech_json_print(node);
-    json_node_unref(node);
-    return point;
+    g_autoptr(JsonNode) node = ech_report_json(&report);
+    return ech_sweep_point(node);
 }
 
 /* Shared by all workers. */
@@ -34,9 +63,9 @@ typedef struct {
     atomic_size_t next, done;
 } Shared;
 
-/* What a worker writes for each case, before its text. */
+/* What a worker writes for each case, before its run or why there is none. */
 typedef struct {
-    size_t index, n, failed; /* failed: 1, the text says why */
+    size_t index, n, failed; /* failed: 1, what follows is why */
 } Answer;
 
 /* @answers: a file of this worker's own, in memory: nothing is left behind when all are interrupted. */
@@ -47,12 +76,11 @@ static void work(EchExperiment *experiment, Shared *shared, const volatile sig_a
     ech_import_set_progress(NULL); /* The parent tells how far all are. */
     while (file && !ech_stopped(stop) && (index = atomic_fetch_add(&shared->next, 1)) < experiment->n_cases) {
         EchSweepPoint point = run_case(experiment, index);
-        const char *text = point.json ? point.json : point.error;
-        g_assert(text);
-        const Answer answer = {index, strlen(text), !point.json};
-        if (fwrite(&answer, sizeof answer, 1, file) != 1 || fwrite(text, 1, answer.n, file) != answer.n || fflush(file) != 0)
+        const void *told = point.run ? g_bytes_get_data(point.run, NULL) : point.error;
+        const Answer answer = {index, point.run ? g_bytes_get_size(point.run) : strlen(point.error), !point.run};
+        if (fwrite(&answer, sizeof answer, 1, file) != 1 || fwrite(told, 1, answer.n, file) != answer.n || fflush(file) != 0)
             _exit(1);
-        ech_sweep_free(g_memdup2(&point, sizeof point), 1);
+        ech_sweep_point_clear(&point);
         atomic_fetch_add(&shared->done, 1);
     }
     _exit(file ? 0 : 1);
@@ -67,7 +95,10 @@ static void read_answers(int answers, EchSweepPoint *points, size_t n_cases)
         g_autofree char *text = g_malloc0(answer.n + 1);
         if (fread(text, 1, answer.n, file) != answer.n)
             break;
-        *(answer.failed ? &points[answer.index].error : &points[answer.index].json) = g_steal_pointer(&text);
+        if (answer.failed)
+            points[answer.index].error = g_steal_pointer(&text);
+        else
+            points[answer.index].run = g_bytes_new_take(g_steal_pointer(&text), answer.n);
     }
     if (file)
         fclose(file);
@@ -141,7 +172,7 @@ static EchSweepPoint *run_forked(EchExperiment *experiment, unsigned jobs, const
     for (unsigned i = 0; i < jobs; i++)
         read_answers(answers[i], points, experiment->n_cases);
     for (size_t i = 0; i < experiment->n_cases; i++) {
-        if (points[i].json || points[i].error)
+        if (points[i].run || points[i].error)
             continue;
         if (told)
             points[i] = ech_sweep_left_out();
@@ -176,31 +207,72 @@ EchSweepPoint ech_sweep_left_out(void)
     return (EchSweepPoint){.error = g_strdup("interrupted before it ran"), .interrupted = true};
 }
 
+void ech_sweep_point_clear(EchSweepPoint *point)
+{
+    g_clear_pointer(&point->run, g_bytes_unref);
+    g_clear_pointer(&point->error, g_free);
+}
+
 void ech_sweep_free(EchSweepPoint *points, size_t n)
 {
-    for (size_t i = 0; points && i < n; i++) {
-        g_free(points[i].json);
-        g_free(points[i].error);
-    }
+    for (size_t i = 0; points && i < n; i++)
+        ech_sweep_point_clear(&points[i]);
     g_free(points);
 }
 
-/* From which point to which, and the sentences. */
-static void add_changes(JsonBuilder *b, const EchExperiment *experiment, const EchSweepPoint *points, JsonArray *runs)
+JsonNode *ech_sweep_point_json(const EchSweepPoint *point)
 {
-    g_autofree EchTableRow *rows = g_new0(EchTableRow, experiment->n_cases);
-    for (size_t i = 0; i < experiment->n_cases; i++) {
-        JsonNode *run = json_array_get_element(runs, (guint)i);
-        rows[i].run = JSON_NODE_HOLDS_OBJECT(run) ? json_node_get_object(run) : NULL;
-        rows[i].left_out = points[i].interrupted;
-    }
-    size_t n;
-    g_autofree EchExplainStep *steps =
-        ech_explain_steps(rows, experiment->axis_sizes, (const size_t *const *)experiment->axis_bases, g_strv_length(experiment->axes), &n);
-    ech_explain_json(b, rows, steps, n);
+    g_autofree char *text = ech_sweep_point_text(point);
+    JsonNode *node = text ? json_from_string(text, NULL) : NULL;
+    g_assert(node || !text); /* We printed it. */
+    return node;
 }
 
-JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *points, GError **error)
+void ech_sweep_rows_whole(EchSweepRows *rows, const EchSweepPoint *points, size_t index)
+{
+    EchTableRow *row = &rows->rows[index];
+    if (!row->run)
+        return;
+    g_autoptr(JsonNode) node = ech_sweep_point_json(&points[index]);
+    json_object_unref(row->run);
+    row->run = json_node_dup_object(node);
+}
+
+EchSweepRows *ech_sweep_rows(const EchExperiment *experiment, const EchSweepPoint *points)
+{
+    EchSweepRows *rows = g_new0(EchSweepRows, 1);
+    const size_t *const *bases = (const size_t *const *)experiment->axis_bases;
+    size_t n_axes = g_strv_length(experiment->axes);
+    rows->n = experiment->n_cases;
+    rows->rows = g_new0(EchTableRow, rows->n);
+    for (size_t i = 0; i < rows->n; i++) {
+        g_autoptr(JsonNode) node = ech_sweep_point_json(&points[i]);
+        rows->rows[i] = (EchTableRow){.run = node ? ech_report_table_run(json_node_get_object(node)) : NULL,
+                                      .error = points[i].error,
+                                      .base = ech_explain_base(experiment->axis_sizes, bases, n_axes, i),
+                                      .left_out = points[i].interrupted};
+    }
+    rows->steps = ech_explain_steps(rows->rows, experiment->axis_sizes, bases, n_axes, &rows->n_steps);
+    for (size_t i = 0; i < rows->n_steps; i++) {
+        if (rows->steps[i].from != SIZE_MAX)
+            ech_sweep_rows_whole(rows, points, rows->steps[i].from);
+        ech_sweep_rows_whole(rows, points, rows->steps[i].to);
+    }
+    return rows;
+}
+
+void ech_sweep_rows_free(EchSweepRows *rows)
+{
+    for (size_t i = 0; rows && i < rows->n; i++)
+        g_clear_pointer(&rows->rows[i].run, json_object_unref);
+    if (rows) {
+        g_free(rows->rows);
+        g_free(rows->steps);
+    }
+    g_free(rows);
+}
+
+JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *points, const EchSweepRows *rows)
 {
     g_autoptr(JsonBuilder) b = json_builder_new();
     json_builder_begin_object(b);
@@ -214,37 +286,77 @@ JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *p
     for (char **axis = experiment->axes; *axis; axis++)
         json_builder_add_string_value(b, *axis);
     json_builder_end_array(b);
-    g_autoptr(JsonArray) runs = json_array_new();
     ech_json_begin_array(b, "points");
     for (size_t i = 0; i < experiment->n_cases; i++) {
         const EchCase *c = &experiment->cases[i];
+        JsonObject *run = rows->rows[i].run;
         json_builder_begin_object(b);
         ech_json_add_text(b, "label", c->label);
         ech_json_begin_array(b, "values");
         for (char **value = c->values; *value; value++)
             json_builder_add_string_value(b, *value);
         json_builder_end_array(b);
-        if (points[i].json) {
-            g_autoptr(JsonParser) parser = json_parser_new_immutable();
-            if (!json_parser_load_from_data(parser, points[i].json, -1, error))
-                return NULL;
-            JsonNode *run = json_node_copy(json_parser_get_root(parser));
-            JsonObject *object = json_node_get_object(run);
-            ech_json_add_bool(b, "fits", json_object_get_boolean_member(object, "fits"));
-            ech_json_add_int(b, "makespan_ps", json_object_get_int_member(object, "makespan_ps"));
-            json_array_add_element(runs, json_node_copy(run));
+        if (run) {
+            ech_json_add_bool(b, "fits", ech_member_bool(run, "fits"));
+            ech_json_add_int(b, "makespan_ps", ech_member_int(run, "makespan_ps"));
             json_builder_set_member_name(b, "run");
-            json_builder_add_value(b, run);
+            json_builder_add_value(b, json_node_init_object(json_node_alloc(), run));
         } else {
             ech_json_add_text(b, "error", points[i].error);
             if (points[i].interrupted)
                 ech_json_add_bool(b, "interrupted", true);
-            json_array_add_null_element(runs);
         }
         json_builder_end_object(b);
     }
     json_builder_end_array(b);
-    add_changes(b, experiment, points, runs);
+    ech_explain_json(b, rows->rows, rows->steps, rows->n_steps);
     json_builder_end_object(b);
     return json_builder_get_root(b);
+}
+
+static char *print(JsonNode *node, bool plain)
+{
+    g_autofree char *text = ech_json_print(node);
+    return plain ? ech_plain(text) : g_steal_pointer(&text);
+}
+
+/* @node as a value within a list within an object: where it stands, and each of its lines. */
+static bool write_within(JsonNode *node, bool plain, FILE *out)
+{
+    static const char indent[] = "\n    ";
+    g_autofree char *text = print(node, plain);
+    bool ok = true;
+    /* Texts within are on one line each. */
+    for (char *line = text, *end; ok && *line; line = end + 1) {
+        end = strchr(line, '\n');
+        *end = '\0';
+        ok = fputs(indent, out) >= 0 && fputs(line, out) >= 0;
+    }
+    return ok;
+}
+
+bool ech_sweep_write(JsonNode *sweep, const EchSweepPoint *points, size_t n, bool plain, FILE *out)
+{
+    static const char none[] = "\n  \"points\" : [";
+    JsonObject *object = json_node_get_object(sweep);
+    g_autoptr(JsonNode) told = json_object_dup_member(object, "points");
+    JsonArray *array = json_node_get_array(told);
+    g_assert(json_array_get_length(array) == n);
+    json_object_set_array_member(object, "points", json_array_new());
+    g_autofree char *text = print(sweep, plain);
+    json_object_set_member(object, "points", json_node_copy(told));
+    char *at = strstr(text, none);
+    g_assert(at);
+    at += strlen(none);
+    bool ok = fwrite(text, 1, (size_t)(at - text), out) == (size_t)(at - text);
+    for (size_t i = 0; ok && i < n; i++) {
+        JsonObject *point = json_array_get_object_element(array, (guint)i);
+        g_autoptr(JsonNode) shown = points[i].run ? json_object_dup_member(point, "run") : NULL, root = json_node_init_object(json_node_alloc(), point);
+        if (shown)
+            json_object_set_member(point, "run", ech_sweep_point_json(&points[i]));
+        ok = (i == 0 || fputc(',', out) != EOF) && write_within(root, plain, out);
+        if (shown)
+            json_object_set_member(point, "run", g_steal_pointer(&shown));
+    }
+    return ok && fputs(n ? "\n  " : "", out) >= 0 && fputs(at, out) >= 0 && fflush(out) == 0;
 }

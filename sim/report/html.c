@@ -51,26 +51,48 @@ static JsonObject *chosen(JsonObject *from, const char *const *names)
     return out;
 }
 
-/* What the page of a sweep draws of a run, a small part of it: the rest is in sweep.json and in the run's own folder, and the page of a thousand runs opens at
- * once. */
-static JsonObject *drawn_of_run(JsonObject *run)
+/* A small part of a run: members of its own, and of what its needs, memories and links say of each. */
+typedef struct {
+    const char *plain[8], *needs[4], *memories[4], *links[4];
+} Part;
+
+static JsonObject *part_of_run(JsonObject *run, const Part *part)
 {
-    static const char *const plain[] = {"completed", "may_fit", "bound_by", "critical_path", NULL};
-    static const struct {
-        const char *group, *names[4];
-    } groups[] = {{"needs", {"bytes"}}, {"memories", {"available_bytes"}}, {"links", {"bytes_forward", "bytes_backward", "peers"}}};
-    JsonObject *out = chosen(run, plain);
+    const struct {
+        const char *group;
+        const char *const *names;
+    } groups[] = {{"needs", part->needs}, {"memories", part->memories}, {"links", part->links}};
+    JsonObject *out = chosen(run, part->plain);
     for (size_t i = 0; i < G_N_ELEMENTS(groups); i++) {
-        JsonObject *group = ech_member_object(run, groups[i].group), *drawn = json_object_new();
+        JsonObject *group = ech_member_object(run, groups[i].group), *part_of_group = json_object_new();
         g_autoptr(GList) names = group ? json_object_get_members(group) : NULL;
         for (GList *at = names; at; at = at->next) {
             JsonObject *one = ech_member_object(group, at->data);
             if (one)
-                json_object_set_object_member(drawn, at->data, chosen(one, groups[i].names));
+                json_object_set_object_member(part_of_group, at->data, chosen(one, groups[i].names));
         }
-        json_object_set_object_member(out, groups[i].group, drawn);
+        json_object_set_object_member(out, groups[i].group, part_of_group);
     }
     return out;
+}
+
+JsonObject *ech_report_table_run(JsonObject *run)
+{
+    static const Part part = {.plain = {"fits", "may_fit", "completed", "makespan_ps", "bound_by", "critical_path"},
+                              .needs = {"bytes", "planned"},
+                              .memories = {"available_bytes", "peak_live_bytes", "peak_reserved_bytes"},
+                              .links = {"bytes_forward", "bytes_backward", "peers"}};
+    return part_of_run(run, &part);
+}
+
+/* What the page of a sweep draws of a run: the rest is in sweep.json and in the run's own folder, and the page of a thousand runs opens at once. */
+static JsonObject *drawn_of_run(JsonObject *run)
+{
+    static const Part part = {.plain = {"completed", "may_fit", "bound_by", "critical_path"},
+                              .needs = {"bytes"},
+                              .memories = {"available_bytes"},
+                              .links = {"bytes_forward", "bytes_backward", "peers"}};
+    return part_of_run(run, &part);
 }
 
 GString *ech_report_sweep_html(JsonObject *sweep)

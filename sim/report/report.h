@@ -266,5 +266,7 @@ GString *ech_report_details(const EchReport *report, size_t max_spans) G_GNUC_WA
 GString *ech_report_html(const char *run_json, const char *details_json) G_GNUC_WARN_UNUSED_RESULT;
 /** The HTML page of a sweep, as ech_sweep_json() has it: a list "points" is there. It holds what it draws of each run, not the run. */
 GString *ech_report_sweep_html(JsonObject *sweep) G_GNUC_WARN_UNUSED_RESULT;
+/** Of a run what ech_report_table(), ech_explain_steps() and that page look at, a small part; owned by the caller. */
+JsonObject *ech_report_table_run(JsonObject *run) G_GNUC_WARN_UNUSED_RESULT;
 /** gzip of some bytes, without a time or a name in it. */
 GBytes *ech_report_gzip(const void *data, size_t n) G_GNUC_WARN_UNUSED_RESULT;

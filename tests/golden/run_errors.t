@@ -11,6 +11,18 @@ exit 2
 $ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e --pass serial --pass pin -a pytorch: --allocator=jax
 echelon run: --allocator: given twice; expected one value
 exit 2
+$ echelon run --trace tests/golden/data/stream.ech -dtpu-v5e -j0
+echelon run: --jobs: expected 1 to 256
+exit 2
+$ echelon run - --device tpu-v5e </dev/null
+echelon: -: nothing came from standard input
+exit 1
+$ echelon run --trace tests/golden/data/stream.ech --device tpu-v5e -o tests/golden/data/stream.ech/out --set 'sweep=[{path: device.links.host.to_device, values: [x1, nonsense]}]'
+echelon: tests/golden/data/stream.ech: Not a directory
+exit 1
+$ echelon run --trace tests/golden/data/none.ech --device tpu-v5e --set 'sweep=[{path: device.links.host.to_device, values: [x1, x2]}]'
+echelon: tests/golden/data/none.ech: No such file or directory
+exit 1
 $ echelon run --trace tests/golden/data/stream.ech --device tpu-v5
 echelon: 'tpu-v5' is no device; did you mean 'tpu-v5e' or 'tpu-v5p'?
 exit 2

@@ -244,17 +244,33 @@ START_TEST(test_jobs)
         ck_assert_uint_eq(experiment->n_cases, 8);
         EchSweepPoint *points = ech_sweep_run(experiment, jobs, NULL, NULL, NULL, &error);
         ck_assert(points != NULL);
-        ck_assert_ptr_nonnull(points[0].json);
-        ck_assert_ptr_null(points[6].json);
+        ck_assert_ptr_nonnull(points[0].run);
+        ck_assert_ptr_null(points[6].run);
         ck_assert_ptr_nonnull(strstr(points[7].error, "small.yaml: "));
-        JsonNode *node = ech_sweep_json(experiment, points, &error);
-        ck_assert(node != NULL);
-        texts[jobs - 1] = ech_json_print(node);
-        json_node_unref(node);
+        g_autoptr(EchSweepRows) rows = ech_sweep_rows(experiment, points);
+        g_autoptr(JsonNode) node = ech_sweep_json(experiment, points, rows);
+        size_t size;
+        FILE *file = open_memstream(&texts[jobs - 1], &size);
+        ck_assert(ech_sweep_write(node, points, experiment->n_cases, false, file) && fclose(file) == 0);
+        /* As it is written it is one document whose runs are whole; what it was made from stays. */
+        g_autoptr(JsonNode) read = json_from_string(texts[jobs - 1], NULL);
+        ck_assert_ptr_nonnull(read);
+        JsonArray *told = json_object_get_array_member(json_node_get_object(read), "points"),
+                  *shown = json_object_get_array_member(json_node_get_object(node), "points");
+        ck_assert_uint_eq(json_array_get_length(told), 8);
+        guint parts = 0; /* Runs that no step goes through. */
+        for (guint i = 0; i < 8; i++) {
+            g_autoptr(JsonNode) alone = ech_sweep_point_json(&points[i]);
+            JsonNode *run = json_object_get_member(json_array_get_object_element(told, i), "run");
+            ck_assert((run != NULL) == (alone != NULL) && (!run || json_node_equal(run, alone)));
+            JsonObject *part = ech_member_object(json_array_get_object_element(shown, i), "run");
+            parts += part && !json_object_has_member(part, "provenance");
+        }
+        ck_assert_uint_gt(parts, 0);
         ech_sweep_free(points, experiment->n_cases);
     }
-    ck_assert_str_eq(texts[0], texts[1]);
-    ck_assert_str_eq(texts[0], texts[2]);
+    ck_assert(strcmp(texts[0], texts[1]) == 0);
+    ck_assert(strcmp(texts[0], texts[2]) == 0);
     for (size_t i = 0; i < 3; i++)
         g_free(texts[i]);
 }
@@ -298,10 +314,10 @@ START_TEST(test_interrupted)
         ck_assert_ok(points != NULL, error);
         size_t ran = 0;
         for (size_t i = 0; i < experiment->n_cases; i++) {
-            ck_assert((points[i].json != NULL) != (points[i].error != NULL));
+            ck_assert((points[i].run != NULL) != (points[i].error != NULL));
             if (points[i].error)
                 ck_assert_str_eq(points[i].error, "interrupted before it ran");
-            ran += points[i].json != NULL;
+            ran += points[i].run != NULL;
         }
         ck_assert_uint_ge(ran, 3);
         if (jobs == 1)
@@ -340,7 +356,7 @@ START_TEST(test_killed)
     ck_assert_int_gt(victim, 0);
     size_t lost = 0;
     for (size_t i = 0; i < experiment->n_cases; i++) {
-        ck_assert((points[i].json != NULL) != (points[i].error != NULL));
+        ck_assert((points[i].run != NULL) != (points[i].error != NULL));
         if (points[i].error)
             ck_assert_str_eq(points[i].error, "the worker that ran it was ended by signal 9");
         lost += points[i].error != NULL;

@@ -94,12 +94,12 @@ START_TEST(test_interrupted)
     g_autoptr(EchFound) begun = look_until(NULL, 1);
     answer = answer_of(begun, 0);
     ck_assert_uint_eq(begun->experiment->n_cases, 1);
-    ck_assert_ptr_nonnull(begun->points[0].json);
+    ck_assert_ptr_nonnull(begun->points[0].run);
     ck_assert_str_eq(json_object_get_string_member(answer, "holds"), "unknown");
     ck_assert_str_eq(json_object_get_string_member(answer, "beyond"), "512MiB");
     g_autoptr(EchFound) swept = look_until("sweep=[{path: device.memories.hbm.read, values: [x1, x2, x4]}]", 1);
     ck_assert_uint_eq(swept->experiment->n_cases, 3);
-    ck_assert_ptr_nonnull(swept->points[0].json);
+    ck_assert_ptr_nonnull(swept->points[0].run);
     for (size_t i = 1; i < 3; i++)
         ck_assert(swept->points[i].interrupted);
     ck_assert(!swept->somewhere);
@@ -168,7 +168,7 @@ START_TEST(test_sweep_goes_on)
     ck_assert_str_eq(json_object_get_string_member(answer_of(found, 0), "holds"), "unknown");
     ck_assert_ptr_nonnull(strstr(json_object_get_string_member(answer_of(found, 0), "error"), says));
     ck_assert_str_ne(json_object_get_string_member(answer_of(found, 1), "holds"), "unknown");
-    ck_assert(found->points[0].error && !found->points[0].interrupted && found->points[1].json && !found->somewhere);
+    ck_assert(found->points[0].error && !found->points[0].interrupted && found->points[1].run && !found->somewhere);
     ck_assert_ptr_nonnull(strstr(found->text, says));
     ck_assert_ptr_nonnull(strstr(found->text, "capacity=16GiB: "));
     sweep = "sweep=[{path: device.memories.hbm.capacity, values: [2GiB, 2.5GiB]}]";
