@@ -196,8 +196,9 @@ static const char *error_of_all(const EchSweepPoint *points, size_t n)
 static bool write_sweep(EchOutput *output, JsonNode *sweep, const EchSweepPoint *points, size_t n, GError **error)
 {
     static const char name[] = "sweep.json";
+    char writing[] = "writing";
     FILE *file = ech_output_open(output, name, error);
-    return file && ech_output_close(output, name, file, ech_sweep_write(sweep, points, n, false, file), error);
+    return file && ech_output_close(output, name, file, ech_sweep_write(sweep, points, n, false, file, sweep_progress, writing), error);
 }
 
 /* What the runs say, to the terminal and to the folder. @found: they are a search's, or NULL. */
@@ -205,7 +206,8 @@ static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *poin
 {
     GError *error = NULL;
     size_t n = experiment->n_cases;
-    g_autoptr(EchSweepRows) runs = ech_sweep_rows(experiment, points);
+    char comparing[] = "comparing", writing[] = "writing";
+    g_autoptr(EchSweepRows) runs = ech_sweep_rows(experiment, points, sweep_progress, comparing);
     g_autoptr(JsonNode) node = experiment->brief ? NULL : ech_sweep_json(experiment, points, runs);
     if (node && found)
         json_object_set_member(json_node_get_object(node), "find", json_node_copy(found->json));
@@ -249,13 +251,14 @@ static int tell_sweep(const EchExperiment *experiment, const EchSweepPoint *poin
             g_autofree char *name = g_strdup_printf("%03zu/run.json", i);
             g_autofree char *run = ech_sweep_point_text(&points[i]);
             ok = !run || ech_output_write(output, name, run, strlen(run), &error);
+            ech_cli_progress(writing, i + 1, n);
         }
         ok = ok && ech_output_commit(output, &error);
     }
     if (!ok)
         return ech_cli_fail(error);
     if (options->json) {
-        ech_cli_printed(ech_sweep_write(node, points, n, true, stdout));
+        ech_cli_printed(ech_sweep_write(node, points, n, true, stdout, NULL, NULL));
     } else {
         g_autofree char *text = sweep_text(&sweep, ech_cli_columns());
         ech_cli_print(text);

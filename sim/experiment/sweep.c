@@ -238,7 +238,7 @@ void ech_sweep_rows_whole(EchSweepRows *rows, const EchSweepPoint *points, size_
     row->run = json_node_dup_object(node);
 }
 
-EchSweepRows *ech_sweep_rows(const EchExperiment *experiment, const EchSweepPoint *points)
+EchSweepRows *ech_sweep_rows(const EchExperiment *experiment, const EchSweepPoint *points, EchSweepProgress progress, void *data)
 {
     EchSweepRows *rows = g_new0(EchSweepRows, 1);
     const size_t *const *bases = (const size_t *const *)experiment->axis_bases;
@@ -251,6 +251,8 @@ EchSweepRows *ech_sweep_rows(const EchExperiment *experiment, const EchSweepPoin
                                       .error = points[i].error,
                                       .base = ech_explain_base(experiment->axis_sizes, bases, n_axes, i),
                                       .left_out = points[i].interrupted};
+        if (progress)
+            progress(i + 1, rows->n, data);
     }
     rows->steps = ech_explain_steps(rows->rows, experiment->axis_sizes, bases, n_axes, &rows->n_steps);
     for (size_t i = 0; i < rows->n_steps; i++) {
@@ -320,22 +322,36 @@ static char *print(JsonNode *node, bool plain)
     return plain ? ech_plain(text) : g_steal_pointer(&text);
 }
 
-/* @node as a value within a list within an object: where it stands, and each of its lines. */
-static bool write_within(JsonNode *node, bool plain, FILE *out)
+/* A document's text within another: each of its lines but the first behind @indent. Texts in it are on one line each. */
+static bool write_within(const char *text, const char *indent, FILE *out)
 {
-    static const char indent[] = "\n    ";
-    g_autofree char *text = print(node, plain);
     bool ok = true;
-    /* Texts within are on one line each. */
-    for (char *line = text, *end; ok && *line; line = end + 1) {
-        end = strchr(line, '\n');
-        *end = '\0';
-        ok = fputs(indent, out) >= 0 && fputs(line, out) >= 0;
+    size_t n;
+    for (const char *line = text; ok && *line; line += n + (line[n] != '\0')) {
+        n = strcspn(line, "\n");
+        ok = (line == text || fputs(indent, out) >= 0) && fwrite(line, 1, n, out) == n;
     }
     return ok;
 }
 
-bool ech_sweep_write(JsonNode *sweep, const EchSweepPoint *points, size_t n, bool plain, FILE *out)
+/* The point @told, with the run that @point has in place of the part of it that it may show. */
+static bool write_point(JsonObject *told, const EchSweepPoint *point, bool plain, FILE *out)
+{
+    static const char end[] = "\n}\n";
+    g_autoptr(JsonObject) alone = json_object_new();
+    g_autoptr(GList) members = json_object_get_members(told);
+    for (GList *at = members; at; at = at->next)
+        if (strcmp(at->data, "run") != 0)
+            json_object_set_member(alone, at->data, json_object_dup_member(told, at->data));
+    g_autoptr(JsonNode) root = json_node_init_object(json_node_alloc(), alone);
+    g_autofree char *text = print(root, plain), *run = ech_sweep_point_text(point), *plain_run = run && plain ? ech_plain(run) : NULL;
+    g_assert(g_str_has_suffix(text, end));
+    text[strlen(text) - strlen(end)] = '\0';
+    return write_within(text, "\n    ", out) &&
+           (!run || (fputs(",\n      \"run\" : ", out) >= 0 && write_within(plain_run ? plain_run : run, "\n      ", out))) && fputs("\n    }", out) >= 0;
+}
+
+bool ech_sweep_write(JsonNode *sweep, const EchSweepPoint *points, size_t n, bool plain, FILE *out, EchSweepProgress progress, void *data)
 {
     static const char none[] = "\n  \"points\" : [";
     JsonObject *object = json_node_get_object(sweep);
@@ -350,13 +366,9 @@ bool ech_sweep_write(JsonNode *sweep, const EchSweepPoint *points, size_t n, boo
     at += strlen(none);
     bool ok = fwrite(text, 1, (size_t)(at - text), out) == (size_t)(at - text);
     for (size_t i = 0; ok && i < n; i++) {
-        JsonObject *point = json_array_get_object_element(array, (guint)i);
-        g_autoptr(JsonNode) shown = points[i].run ? json_object_dup_member(point, "run") : NULL, root = json_node_init_object(json_node_alloc(), point);
-        if (shown)
-            json_object_set_member(point, "run", ech_sweep_point_json(&points[i]));
-        ok = (i == 0 || fputc(',', out) != EOF) && write_within(root, plain, out);
-        if (shown)
-            json_object_set_member(point, "run", g_steal_pointer(&shown));
+        ok = fputs(i ? ",\n    " : "\n    ", out) >= 0 && write_point(json_array_get_object_element(array, (guint)i), &points[i], plain, out);
+        if (progress)
+            progress(i + 1, n, data);
     }
     return ok && fputs(n ? "\n  " : "", out) >= 0 && fputs(at, out) >= 0 && fflush(out) == 0;
 }

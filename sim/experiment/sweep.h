@@ -31,7 +31,7 @@ static inline bool ech_stopped(const volatile sig_atomic_t *stop)
 {
     return stop && *stop != 0;
 }
-/** Called after every finished case. */
+/** Called after every finished case, and for each that is told. */
 typedef void (*EchSweepProgress)(size_t done, size_t total, void *data);
 
 /** Runs every case; @jobs workers (1: none). The result has n_cases points, in order whatever the workers did; a case that cannot run has its error and does
@@ -50,7 +50,7 @@ typedef struct {
 } EchSweepRows;
 
 /** @points stay, and are borrowed. */
-EchSweepRows *ech_sweep_rows(const EchExperiment *experiment, const EchSweepPoint *points) G_GNUC_WARN_UNUSED_RESULT;
+EchSweepRows *ech_sweep_rows(const EchExperiment *experiment, const EchSweepPoint *points, EchSweepProgress progress, void *data) G_GNUC_WARN_UNUSED_RESULT;
 /** Has row @index's run whole. */
 void ech_sweep_rows_whole(EchSweepRows *rows, const EchSweepPoint *points, size_t index);
 void ech_sweep_rows_free(EchSweepRows *rows);
@@ -62,4 +62,4 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchSweepRows, ech_sweep_rows_free)
 JsonNode *ech_sweep_json(const EchExperiment *experiment, const EchSweepPoint *points, const EchSweepRows *rows) G_GNUC_WARN_UNUSED_RESULT;
 /** Writes @sweep, which ech_sweep_json() made, as text, but with all runs whole: one point after the other. @plain: for a terminal (ech_plain). False: errno
  * says why. */
-bool ech_sweep_write(JsonNode *sweep, const EchSweepPoint *points, size_t n, bool plain, FILE *out);
+bool ech_sweep_write(JsonNode *sweep, const EchSweepPoint *points, size_t n, bool plain, FILE *out, EchSweepProgress progress, void *data);

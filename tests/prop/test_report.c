@@ -247,11 +247,11 @@ START_TEST(test_jobs)
         ck_assert_ptr_nonnull(points[0].run);
         ck_assert_ptr_null(points[6].run);
         ck_assert_ptr_nonnull(strstr(points[7].error, "small.yaml: "));
-        g_autoptr(EchSweepRows) rows = ech_sweep_rows(experiment, points);
+        g_autoptr(EchSweepRows) rows = ech_sweep_rows(experiment, points, NULL, NULL);
         g_autoptr(JsonNode) node = ech_sweep_json(experiment, points, rows);
         size_t size;
         FILE *file = open_memstream(&texts[jobs - 1], &size);
-        ck_assert(ech_sweep_write(node, points, experiment->n_cases, false, file) && fclose(file) == 0);
+        ck_assert(ech_sweep_write(node, points, experiment->n_cases, false, file, NULL, NULL) && fclose(file) == 0);
         /* As it is written it is one document whose runs are whole; what it was made from stays. */
         g_autoptr(JsonNode) read = json_from_string(texts[jobs - 1], NULL);
         ck_assert_ptr_nonnull(read);
