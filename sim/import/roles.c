@@ -71,8 +71,6 @@ static bool works(const EchOp *op)
     return op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY || op->kind == ECH_OP_COLLECTIVE;
 }
 
-/* A step that is given a closure (Lightning's all are) has a forward and a backward pass within its range, which are none of the optimizer's; nor is what
- * stands between those two, the loss, say. */
 static void place_ops(Roles *r)
 {
     bool before_backward = false;
@@ -84,11 +82,8 @@ static void place_ops(Roles *r)
             continue;
         }
         uint8_t place = place_of(r, op->stack);
-        if (place & IN_BACKWARD)
-            before_backward = true;
-        else if (place & IN_MODULE || !(place & IN_OPTIMIZER))
-            before_backward = false;
-        if (place & (IN_MODULE | IN_BACKWARD) || (before_backward && !(place & IN_HOOK)))
+        bool before = ech_stack_before_backward(place & IN_MODULE, place & IN_BACKWARD, place & IN_OPTIMIZER, &before_backward);
+        if (place & (IN_MODULE | IN_BACKWARD) || (before && !(place & IN_HOOK)))
             place &= (uint8_t)~IN_OPTIMIZER;
         r->of_ops[i] = next = place;
     }

@@ -32,10 +32,9 @@ void ech_modules_find_parts(const EchSurvey *survey, uint8_t *part)
         if (parts[stack] == 0)
             parts[stack] = (uint8_t)(part_of(s, i) + 1);
         part[i] = (uint8_t)(parts[stack] - 1);
-        if (part[i] == ECH_PART_OPTIMIZER && before_backward)
+        bool optimizer = part[i] == ECH_PART_OPTIMIZER;
+        if (ech_stack_before_backward(part[i] == ECH_PART_FORWARD, part[i] == ECH_PART_BACKWARD, optimizer, &before_backward) && optimizer)
             part[i] = ECH_PART_ELSE;
-        else
-            before_backward = part[i] == ECH_PART_BACKWARD || (before_backward && part[i] == ECH_PART_ELSE);
     }
 }
 

@@ -45,6 +45,17 @@ static inline bool ech_stack_runs_again(const char *stack)
     const char *module = strstr(stack, ECH_RANGE_MODULE), *node = module ? strstr(stack, ECH_RANGE_BACKWARD) : NULL;
     return node && module < node;
 }
+/** Looks at an op in the order from the last to the first, by what its stack has, and says whether it stands before a backward pass, or in it: a step that is
+ * given a closure (Lightning's all are) has a forward and a backward pass within its range, and the loss between those, none of which are the optimizer's own.
+ * *@state: false at first. */
+static inline bool ech_stack_before_backward(bool module, bool backward, bool optimizer, bool *state)
+{
+    if (backward)
+        *state = true;
+    else if (module || !optimizer)
+        *state = false;
+    return *state;
+}
 /** Whether an optimizer's step is within a node of the backward pass, a hook of the gradient that it takes, and not around it, as with a closure. */
 static inline bool ech_stack_steps_in_backward(const char *stack)
 {
