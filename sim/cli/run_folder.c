@@ -3,6 +3,7 @@
 
 #include "sim/base/error.h"
 #include "sim/base/file.h"
+#include "sim/report/table.h"
 
 #include <string.h>
 
@@ -27,17 +28,13 @@ static bool is_too_deep(const char *text)
     return false;
 }
 
-JsonParser *ech_cli_read_json(const char *path, bool is_run, char **ret_text, GError **error)
+/* @text, NULL of an empty file, of the file @path. */
+static JsonParser *parse(const char *path, const char *text, bool is_run, GError **error)
 {
-    g_autoptr(GMappedFile) file = ech_map_file(path, error);
-    if (!file)
-        return NULL;
-    gsize n = g_mapped_file_get_length(file);
-    if (n == 0) {
+    if (!text || !*text) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: the file is empty", path);
         return NULL;
     }
-    g_autofree char *text = g_strndup(g_mapped_file_get_contents(file), n);
     if (is_too_deep(text)) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: values nest more than %d deep", path, DEEPEST);
         return NULL;
@@ -58,9 +55,102 @@ JsonParser *ech_cli_read_json(const char *path, bool is_run, char **ret_text, GE
                     is_run ? "%s: is no run of echelon; expected an object with 'makespan_ps'" : "%s: expected a JSON object", path);
         return NULL;
     }
-    if (ret_text)
-        *ret_text = g_steal_pointer(&text);
     return g_steal_pointer(&parser);
+}
+
+JsonParser *ech_cli_read_json(const char *path, bool is_run, char **ret_text, GError **error)
+{
+    g_autoptr(GMappedFile) file = ech_map_file(path, error);
+    if (!file)
+        return NULL;
+    g_autofree char *text = g_strndup(g_mapped_file_get_contents(file), g_mapped_file_get_length(file));
+    JsonParser *parser = parse(path, text, is_run, error);
+    if (parser && ret_text)
+        *ret_text = g_steal_pointer(&text);
+    return parser;
+}
+
+static const char *behind_space(const char *at, const char *end)
+{
+    while (at < end && g_ascii_isspace(*at))
+        at++;
+    return at;
+}
+
+/* Behind the value at @at, as far as brackets and quotes tell: @end where it does not end. */
+static const char *behind_value(const char *at, const char *end)
+{
+    for (unsigned depth = 0; at < end; at++) {
+        bool closes = *at == ']' || *at == '}';
+        if (depth == 0 && (closes || *at == ','))
+            return at; /* of a number or a word */
+        if (*at == '"') {
+            for (at++; at < end && *at != '"'; at++)
+                at += *at == '\\' && at + 1 < end;
+            if (depth == 0 || at == end)
+                return at < end ? at + 1 : end;
+        } else if (closes && --depth == 0) {
+            return at + 1;
+        } else if (*at == '[' || *at == '{') {
+            depth++;
+        }
+    }
+    return end;
+}
+
+/* Of a document that is an object the list "points", behind its bracket; NULL: none is found. */
+static const char *find_points(const char *at, const char *end)
+{
+    static const char points[] = "\"points\"";
+    at = behind_space(at, end);
+    bool more = at < end && *at == '{';
+    while (more) {
+        const char *key = behind_space(at + 1, end), *behind = behind_value(key, end), *colon = behind_space(behind, end);
+        const char *value = colon < end ? behind_space(colon + 1, end) : end;
+        if (value == end || *key != '"' || *colon != ':')
+            return NULL;
+        if ((size_t)(behind - key) == strlen(points) && strncmp(key, points, strlen(points)) == 0)
+            return *value == '[' ? value + 1 : NULL;
+        at = behind_space(behind_value(value, end), end);
+        more = at < end && *at == ',';
+    }
+    return NULL;
+}
+
+/* Of a sweep's point, @n bytes of text, what its page draws; NULL where it is none. */
+static JsonObject *read_point(const char *text, size_t n)
+{
+    g_autofree char *own = g_strndup(text, n);
+    g_autoptr(JsonNode) node = is_too_deep(own) ? NULL : json_from_string(own, NULL);
+    JsonObject *point = node && JSON_NODE_HOLDS_OBJECT(node) ? json_node_dup_object(node) : NULL, *run = ech_member_object(point, "run");
+    if (run)
+        json_object_set_object_member(point, "run", ech_report_table_run(run));
+    return point;
+}
+
+JsonParser *ech_cli_read_sweep(const char *path, GError **error)
+{
+    g_autoptr(GMappedFile) file = ech_map_file(path, error);
+    if (!file)
+        return NULL;
+    const char *text = g_mapped_file_get_contents(file), *end = text + g_mapped_file_get_length(file), *begin = text ? find_points(text, end) : NULL;
+    const char *at = begin ? behind_space(begin, end) : end;
+    g_autoptr(JsonArray) points = json_array_new();
+    while (at < end && *at != ']') {
+        const char *last = behind_value(at, end), *next = behind_space(last, end);
+        JsonObject *point = read_point(at, (size_t)(last - at));
+        at = !point || next == end || (*next != ',' && *next != ']') ? end : *next == ',' ? behind_space(next + 1, end) : next;
+        if (point)
+            json_array_add_object_element(points, point);
+    }
+    if (at == end) /* What is wrong is said of the whole. */
+        return ech_cli_read_json(path, false, NULL, error);
+    g_autoptr(GString) rest = g_string_new_len(text, begin - text);
+    g_string_append_len(rest, at, end - at);
+    JsonParser *parser = parse(path, rest->str, false, error);
+    if (parser)
+        json_object_set_array_member(json_node_get_object(json_parser_get_root(parser)), "points", g_steal_pointer(&points));
+    return parser;
 }
 
 static bool write_text(EchOutput *output, const char *folder, const char *name, const char *text, size_t n, GError **error)

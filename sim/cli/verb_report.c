@@ -8,36 +8,37 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-/* What the charts draw. The folders of a sweep's runs have it not. */
-static bool has_details(const char *folder)
-{
-    g_autofree char *path = g_build_filename(folder, "details.json", NULL);
-    return g_file_test(path, G_FILE_TEST_EXISTS);
-}
-
 static const char of_a_sweep[] = "sweep.json";
 
-/* A file of a result folder: one JSON object; a sweep's with its points, a run's with its time. *ret_text: what it says, as it is. */
-static JsonParser *read_json(const char *folder, const char *name, bool is_run, char **ret_text, GError **error)
+static GString *page_of_sweep(const char *path, GError **error)
 {
-    g_autofree char *path = g_build_filename(folder, name, NULL), *text = NULL;
-    g_autoptr(JsonParser) parser = ech_cli_read_json(path, is_run, &text, error);
+    g_autoptr(JsonParser) parser = ech_cli_read_sweep(path, error);
     if (!parser)
         return NULL;
-    JsonNode *points = json_object_get_member(json_node_get_object(json_parser_get_root(parser)), "points");
-    if (name == of_a_sweep && !(points && JSON_NODE_HOLDS_ARRAY(points))) {
+    JsonObject *sweep = json_node_get_object(json_parser_get_root(parser));
+    JsonNode *points = json_object_get_member(sweep, "points");
+    if (!(points && JSON_NODE_HOLDS_ARRAY(points))) {
         g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s: is no sweep of echelon; expected an object with a list 'points'", path);
         return NULL;
     }
-    *ret_text = g_steal_pointer(&text);
-    return g_steal_pointer(&parser);
+    return ech_report_sweep_html(sweep);
 }
 
-static GString *page_of_run(const char *folder, const char *run, GError **error)
+/* Of the run, or ranks, that @path says. */
+static GString *page_of_run(const char *folder, const char *path, GError **error)
 {
-    g_autofree char *details = NULL;
-    g_autoptr(JsonParser) parser = read_json(folder, "details.json", false, &details, error);
-    return parser ? ech_report_html(run, details) : NULL;
+    g_autofree char *beside = g_build_filename(folder, "details.json", NULL), *run = NULL, *details = NULL;
+    g_autoptr(JsonParser) parser = ech_cli_read_json(path, true, &run, error);
+    if (!parser)
+        return NULL;
+    if (!g_file_test(beside, G_FILE_TEST_EXISTS)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE,
+                    "%s holds a run's numbers alone, as a sweep keeps them, and nothing to draw; 'echelon run' with its values as --set, and -o, makes a page",
+                    folder);
+        return NULL;
+    }
+    g_autoptr(JsonParser) charts = ech_cli_read_json(beside, false, &details, error);
+    return charts ? ech_report_html(run, details) : NULL;
 }
 
 int ech_verb_report(int argc, char **argv)
@@ -65,20 +66,8 @@ int ech_verb_report(int argc, char **argv)
         fprintf(stderr, "echelon report: %s holds no finished run; expected a folder made by 'echelon run ... -o DIR'\n", rest[0]);
         return ECH_EXIT_FAILED;
     }
-    g_autofree char *run = NULL;
-    bool sweep = name == of_a_sweep;
-    g_autoptr(JsonParser) parser = read_json(rest[0], name, !sweep, &run, &error);
-    if (run && !sweep && !has_details(rest[0])) {
-        fprintf(
-            stderr,
-            "echelon report: %s holds a run's numbers alone, as a sweep keeps them, and nothing to draw; 'echelon run' with its values as --set, and -o, makes "
-            "a page\n",
-            rest[0]);
-        return ECH_EXIT_FAILED;
-    }
-    g_autoptr(GString) page = !run    ? NULL
-                              : sweep ? ech_report_sweep_html(json_node_get_object(json_parser_get_root(parser)))
-                                      : page_of_run(rest[0], run, &error);
+    g_autofree char *file = g_build_filename(rest[0], name, NULL);
+    g_autoptr(GString) page = name == of_a_sweep ? page_of_sweep(file, &error) : page_of_run(rest[0], file, &error);
     if (!page)
         return ech_cli_fail(error);
     g_autofree char *path = output ? g_strdup(output) : g_build_filename(rest[0], "report.html", NULL);

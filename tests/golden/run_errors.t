@@ -238,7 +238,7 @@ echelon: T/run/run.json: values nest more than 64 deep
 echelon: T/run/run.json: values nest more than 64 deep
 echelon: T/run/run.json: is no run of echelon; expected an object with 'makespan_ps'
 echelon: T/run/details.json:2:7: Parse error: unexpected character `}', expected character `]'
-$ mkdir $T/swept; echo '{"points": 5}' >$T/swept/sweep.json; echelon report $T/swept 2>&1 | sed "s:$T:T:"; ls $T/swept
+$ mkdir $T/swept; echo '{"points": 5}' >$T/swept/sweep.json; echelon report $T/swept 2>&1 | sed "s:$T:T:"; ls $T/swept; for t in '' '{"points": [{"run": 5}, 1]}' '{"points": [{"run": {}}' '{"points": [{]}, "axes": []}' '{"points": [{"label": "\"'; do printf '%s' "$t" >$T/swept/sweep.json; echelon report $T/swept 2>&1 | sed "s:$T:T:"; done
 echelon: T/swept/sweep.json: is no sweep of echelon; expected an object with a list 'points'
 sweep.json
 $ echelon run tests/golden/data/sweep.yaml -o $T/points >/dev/null 2>&1; echelon report $T/points/001 2>&1 | sed "s:$T:T:"
