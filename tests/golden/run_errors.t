@@ -241,8 +241,13 @@ echelon: T/run/details.json:2:7: Parse error: unexpected character `}', expected
 $ mkdir $T/swept; echo '{"points": 5}' >$T/swept/sweep.json; echelon report $T/swept 2>&1 | sed "s:$T:T:"; ls $T/swept; for t in '' '{"points": [{"run": 5}, 1]}' '{"points": [{"run": {}}' '{"points": [{]}, "axes": []}' '{"points": [{"label": "\"'; do printf '%s' "$t" >$T/swept/sweep.json; echelon report $T/swept 2>&1 | sed "s:$T:T:"; done
 echelon: T/swept/sweep.json: is no sweep of echelon; expected an object with a list 'points'
 sweep.json
+echelon: T/swept/sweep.json: the file is empty
+T/swept/report.html
+echelon: T/swept/sweep.json:1:23: Parse error: unexpected character `}', expected character `,'
+echelon: T/swept/sweep.json:1:13: Parse error: unexpected character `{', expected string constant
+echelon: T/swept/sweep.json:1:26: Parse error: scanner: unterminated string constant
 $ echelon run tests/golden/data/sweep.yaml -o $T/points >/dev/null 2>&1; echelon report $T/points/001 2>&1 | sed "s:$T:T:"
-echelon report: T/points/001 holds a run's numbers alone, as a sweep keeps them, and nothing to draw; 'echelon run' with its values as --set, and -o, makes a page
+echelon: T/points/001 holds a run's numbers alone, as a sweep keeps them, and nothing to draw; 'echelon run' with its values as --set, and -o, makes a page
 $ printf 'echelon-trace 1 "x"\nstrings 0\nmemories 1\n"hbm"\nqueues 1\ncompute 0 "q"\nbuffers 0\nops 1\nmark "m" q=0\n' >$T/bare.ech; echelon plan $T/bare.ech; echelon advise --trace $T/bare.ech --device h100-sxm --memory 0
 echelon: nothing to place: this trace tells of no buffer
 echelon advise: --memory: '0' is 0 B; expected something like 16GiB
