@@ -98,19 +98,19 @@ static const char *behind_value(const char *at, const char *end)
     return end;
 }
 
-/* Of a document that is an object the list "points", behind its bracket; NULL: none is found. */
+/* The value of the member "points" of a document that is an object, from its beginning or from behind a value; NULL: none is found. */
 static const char *find_points(const char *at, const char *end)
 {
     static const char points[] = "\"points\"";
     at = behind_space(at, end);
-    bool more = at < end && *at == '{';
+    bool more = at < end && (*at == '{' || *at == ',');
     while (more) {
         const char *key = behind_space(at + 1, end), *behind = behind_value(key, end), *colon = behind_space(behind, end);
         const char *value = colon < end ? behind_space(colon + 1, end) : end;
         if (value == end || *key != '"' || *colon != ':')
             return NULL;
         if ((size_t)(behind - key) == strlen(points) && strncmp(key, points, strlen(points)) == 0)
-            return *value == '[' ? value + 1 : NULL;
+            return value;
         at = behind_space(behind_value(value, end), end);
         more = at < end && *at == ',';
     }
@@ -133,24 +133,28 @@ JsonParser *ech_cli_read_sweep(const char *path, GError **error)
     g_autoptr(GMappedFile) file = ech_map_file(path, error);
     if (!file)
         return NULL;
-    const char *text = g_mapped_file_get_contents(file), *end = text + g_mapped_file_get_length(file), *begin = text ? find_points(text, end) : NULL;
-    const char *at = begin ? behind_space(begin, end) : end;
+    const char *text = g_mapped_file_get_contents(file), *end = text ? text + g_mapped_file_get_length(file) : NULL; /* NULL: it is empty */
+    const char *list = text ? find_points(text, end) : NULL;
+    const char *at = list && *list == '[' ? behind_space(list + 1, end) : end;
     g_autoptr(JsonArray) points = json_array_new();
-    while (at < end && *at != ']') {
-        const char *last = behind_value(at, end), *next = behind_space(last, end);
+    for (bool more = at < end && *at != ']'; more;) {
+        const char *last = behind_value(at, end);
         JsonObject *point = read_point(at, (size_t)(last - at));
-        at = !point || next == end || (*next != ',' && *next != ']') ? end : *next == ',' ? behind_space(next + 1, end) : next;
+        at = point ? behind_space(last, end) : end;
+        more = at < end && *at == ',';
+        at = more ? behind_space(at + 1, end) : at < end && *at == ']' ? at : end;
         if (point)
             json_array_add_object_element(points, point);
     }
-    if (at == end) /* What is wrong is said of the whole. */
+    if (at == end || find_points(at + 1, end)) /* What is wrong is said of the whole, of two lists the last one counts. */
         return ech_cli_read_json(path, false, NULL, error);
-    g_autoptr(GString) rest = g_string_new_len(text, begin - text);
+    g_autoptr(GString) rest = g_string_new_len(text, list + 1 - text);
     g_string_append_len(rest, at, end - at);
-    JsonParser *parser = parse(path, rest->str, false, error);
-    if (parser)
-        json_object_set_array_member(json_node_get_object(json_parser_get_root(parser)), "points", g_steal_pointer(&points));
-    return parser;
+    g_autoptr(JsonParser) parser = parse(path, rest->str, false, error);
+    JsonObject *sweep = parser ? json_node_get_object(json_parser_get_root(parser)) : NULL;
+    if (sweep)
+        json_object_set_array_member(sweep, "points", g_steal_pointer(&points));
+    return g_steal_pointer(&parser);
 }
 
 static bool write_text(EchOutput *output, const char *folder, const char *name, const char *text, size_t n, GError **error)
