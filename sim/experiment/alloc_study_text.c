@@ -1,6 +1,7 @@
 /* A study for a terminal. */
 #include "sim/experiment/alloc_study_private.h"
 #include "sim/import/import.h"
+#include "sim/import/torch_says.h"
 #include "sim/report/report.h"
 #include "sim/report/text.h"
 
@@ -138,15 +139,10 @@ static void text_resort(GString *out, const EchAllocStudy *study, uint32_t id)
     static const struct {
         const char *operator, * says;
     } resorts[] = {
-        {"aten::slow_conv",
-         "PyTorch does not hand this convolution to cuDNN, and writes its input out once for each place of the filter: so it does where one sample, or its "
-         "result, has 2^31 elements and more, where cuDNN is switched off, and where a release does not trust its cuDNN (2.9: 3-D in 16 bits): less of "
-         "the input at a time, or another release"},
+        {"aten::slow_conv", ECH_TORCH_UNFOLDS},
         {"aten::_slow_conv",
          "PyTorch does not hand this convolution to cuDNN, and writes its input out once for each place of the filter: less of the input at a time"},
-        {"aten::_scaled_dot_product_attention_math",
-         "attention's scores are written out, as none of PyTorch's fused kernels that are switched on takes these arguments "
-         "(masks with grouped heads, two or five dimensions, bfloat16 before Ampere): sdpa_kernel() of one of them says why"},
+        {"aten::_scaled_dot_product_attention_math", ECH_TORCH_SCORES},
     };
     const char *stack = ech_alloc_study_stack(study, id);
     for (size_t k = 0; stack && k < G_N_ELEMENTS(resorts); k++) {

@@ -17,9 +17,13 @@ typedef struct {
     EchRounded size;
 } Process;
 
+/* What the traceback before it passes last: an optimizer that takes all parameters at once, a convolution, attention. */
+typedef enum { IN_NOTHING, IN_LISTS, IN_CONVOLUTION, IN_ATTENTION, N_CALLS } Call;
+static const char *const calls[N_CALLS] = {"Traceback (most recent call last)", ", in _multi_tensor_", ", in _conv_forward", "scaled_dot_product_attention("};
+
 struct EchTorchSays {
     bool any, async; /* cudaMallocAsync rather than PyTorch's own */
-    bool foreach;    /* the traceback before it ends in an optimizer that takes all parameters at once */
+    Call call;
     Backend backend;
     uint64_t others;                /* sentences after the first that say something else, */
     EchTorchSays *later[MAX_LATER]; /* of which these came first */
@@ -171,9 +175,9 @@ static bool is_told(const EchTorchSays *says, const EchTorchSays *s)
 
 bool ech_torch_says_line(EchTorchSays *says, EchWords before, EchWords line, EchWords sentence)
 {
-    if (!says->any && (ech_words_have(line, "Traceback (most recent call last)") || ech_words_have(line, ", in _multi_tensor_")))
-        says->foreach = ech_words_have(line, ", in _multi_tensor_");
-    EchTorchSays s = {.any = true, .foreach = says->foreach};
+    for (Call call = 0; call < N_CALLS && !says->any; call++)
+        says->call = ech_words_have(line, calls[call]) ? call : says->call;
+    EchTorchSays s = {.any = true, .call = says->call};
     /* Its words may go on in the next line. */
     static const char *const openings[] = {" out of memory. Tried", "can NOT allocate memory block", "MPS backend out of memory"};
     const char *at = ech_words_find(sentence, "Tried to allocate ");
@@ -544,7 +548,12 @@ static void say(const EchTorchSays *s, EchDiag *diag)
         say_verdict(s, diag);
     if (!first)
         say_rest(s, diag);
-    if (s->foreach)
+    bool much = s->has_request && s->request.bytes >= s->allocated.bytes;
+    if (much && s->call == IN_CONVOLUTION)
+        ech_diag_remark(diag, "more is asked for than all tensors have: unless that is its result, " ECH_TORCH_UNFOLDS);
+    if (much && s->call == IN_ATTENTION)
+        ech_diag_remark(diag, "more is asked for than all tensors have: " ECH_TORCH_SCORES);
+    if (s->call == IN_LISTS)
         ech_diag_remark(diag,
                         "it was asked for in the optimizer's step, which takes all parameters at once and makes temporaries as large as they are: fused=True "
                         "(Adam, AdamW, Adagrad, SGD) makes none, foreach=False those of one parameter at a time; a smaller batch changes nothing of them");

@@ -242,3 +242,12 @@ $ printf 'index, name, memory.used [MiB], memory.total [MiB]\n0, NVIDIA H100 80G
 device memory 79.1 GiB
 device memory 79.1 GiB
   It fits. hbm 69.4 GiB of 79.1 GiB (88 %)
+$ : of a convolution and of attention that ask for more than all tensors have, as the traceback ends there
+$ M='torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 161.37 GiB. GPU 0 has a total capacity of 79.11 GiB of which 71.61 GiB is free. Of the allocated memory 7.00 GiB is allocated by PyTorch, and 5.96 MiB is reserved by PyTorch but unallocated.'; for l in '  File "/v/torch/nn/modules/conv.py", line 725, in _conv_forward' '    return F.scaled_dot_product_attention(q, k, v)' '  File "/v/torch/nn/modules/linear.py", line 9, in forward'; do printf 'Traceback (most recent call last):\n%s\n%s\n' "$l" "$M" | echelon info - | grep -c 'asked for than all tensors'; done
+1
+1
+0
+exit 1
+$ printf 'Traceback (most recent call last):\n  File "/v/conv.py", line 1, in _conv_forward\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.11 GiB of which 1.61 GiB is free. Of the allocated memory 77.00 GiB is allocated by PyTorch, and 5.96 MiB is reserved by PyTorch but unallocated.\n' | echelon info - | grep -c 'asked for than all tensors'
+0
+exit 1
