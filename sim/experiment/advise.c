@@ -384,6 +384,7 @@ typedef struct {
     GArray *trials;         /* Trial */
     bool pytorch, xla, tpu; /* what was captured; xla, and for a TPU */
     bool tensorflow;        /* xla, for TensorFlow */
+    bool by_hand;           /* No framework asked for it: a program in CUDA C++. */
     bool serves;            /* There is a server's KV cache. */
     bool trains;            /* PyTorch has a backward pass to run, or an optimizer; */
     bool twice;             /* and differentiates a gradient, too; */
@@ -1001,6 +1002,8 @@ static const char *code_for(const Advise *a, const Measure *m)
         return has_pass(m, BLOCKS) ? ECH_TORCH_CHECKPOINT "; and " LOSS_OF_PAIRS : LOSS_OF_PAIRS;
     if (a->tensorflow)
         return code_in_tensorflow(m);
+    if (a->by_hand)
+        return m->when == PAGED ? "cudaMallocManaged in the place of cudaMalloc (llama.cpp: GGML_CUDA_ENABLE_UNIFIED_MEMORY=1)" : NULL;
     return !a->pytorch ? m->in_jax : a->trains ? m->in_pytorch : m->in_inference;
 }
 
@@ -1261,8 +1264,8 @@ static char *measures_to_capture(const Advise *a, const EchTrace *trace, const c
 {
     bool wide = false, narrow = false, generated = false;
     const char *with = ech_trace_get_property(trace, ECH_TRACE_WITH);
-    if (!a->pytorch || with || also || !ech_trace_get_property(trace, "pretended_device") || !ech_trace_says(trace, "aten::", ""))
-        return NULL; /* of a program in CUDA C++ PyTorch knows nothing */
+    if (!a->pytorch || a->by_hand || with || also || !ech_trace_get_property(trace, "pretended_device") || !ech_trace_says(trace, "aten::", ""))
+        return NULL;
     for (const EchOp *op = ech_trace_ops(trace), *end = op + ech_trace_n_ops(trace); op < end; op++) {
         const char *launch = op->kind == ECH_OP_KERNEL && op->launch != ECH_NONE ? ech_trace_string(trace, op->launch) : NULL;
         EchGpuLaunch gpu;
@@ -1303,6 +1306,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     if (!result)
         return false;
     a->pytorch = is_pytorch(result);
+    a->by_hand = g_strcmp0(ech_trace_get_property(result->trace, "host_order"), ECH_HOST_COMPILED) == 0;
     a->trains = is_training(result);
     a->serves = ech_serves(result->trace);
     a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */

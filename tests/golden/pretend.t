@@ -203,6 +203,12 @@ $ printf 'echelon-pretend 1\nclock 1\ndevice 84825604096 536870912 1 "h100-sxm"\
    2  gh200                                78.8 GiB         -  5.57 us    x1.000
    3  gb10                                 78.8 GiB         -  5.57 us    x1.000
 
+$ : what would make it fit is told in the words of its own language
+$ echelon advise $T/tight.pretend --device h100-sxm | grep -ciE 'torch|jax'; echelon advise $T/tight.pretend --device h100-sxm | sed -n '/How a program/,/^$/p'
+0
+  How a program says so
+   4  cudaMallocManaged in the place of cudaMalloc (llama.cpp: GGML_CUDA_ENABLE_UNIFIED_MEMORY=1)
+
 $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /Longest/,$p'
   It fits. hbm 113 MiB of 78.6 GiB (0 %), host 2 MiB of 2 TiB (0 %)
   76.9 GiB reserved by allocator tensorflow, as recorded; nvidia-smi would show 77.4 GiB, 512 MiB of it the process's context.
