@@ -107,6 +107,7 @@ bool ech_report_basis(const EchReport *report, EchBasis *ret)
     bool tpu = g_strcmp0(ech_trace_get_property(report->trace, "platform"), "tpu") == 0; /* each kernel says what prices it */
     bool pretended = !report->program && !tpu && ech_trace_get_property(report->trace, "pretended_device");
     basis.pytorch = pretended && !ech_trace_get_property(report->trace, "kernels_of_programs");
+    basis.by_hand = g_strcmp0(ech_trace_get_property(report->trace, "host_order"), ECH_HOST_COMPILED) == 0;
     if (!pretended && (!report->program || report->program->platform != ECH_PLATFORM_GPU))
         return false;
     size_t n;
@@ -165,7 +166,9 @@ char *ech_report_basis_text(const EchBasis *basis)
     if (basis->classes[most] > 0)
         g_string_append_printf(text, " (most of it %s)", ech_gpu_class_name(most));
     add(text, basis->roofline, basis->all,
-        basis->pytorch ? "of no known class: bytes and operations at the device's rates" : "bytes and operations at the device's rates");
+        basis->by_hand   ? "of no known class: bytes, operations and, where their code tells them, instructions at the device's rates: the least that they take"
+        : basis->pytorch ? "of no known class: bytes and operations at the device's rates"
+                         : "bytes and operations at the device's rates");
     add(text, basis->unknown, basis->all, "starts of kernels of which nothing is known");
     g_string_append_c(text, '.');
     return g_string_free(text, FALSE);

@@ -207,6 +207,7 @@ size_t ech_report_stem(const char *name);
 /** What the kernel times of a program rest on, as sums over its spans, skipped iterations included. */
 typedef struct {
     bool pytorch;                       /**< Of PyTorch's own kernels: GPU. */
+    bool by_hand;                       /**< Of a program in CUDA C++: GPU, and pytorch. */
     bool transforms;                    /**< FFTs among them: GPU. */
     bool tpu;                           /**< Of a TPU: the members that say so, and roofline and unknown. */
     EchTime compiler;                   /**< TPU: the compiler's own estimates, as they are or carried to the hardware or another chip. */
