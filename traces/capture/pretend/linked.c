@@ -179,7 +179,9 @@ static void redirect(const File *file, bool shared, bool began)
 
 static void look_into(const struct dl_phdr_info *loaded, bool began)
 {
-    static const char *const left[] = {"libnccl.", "libnvshmem", "nvshmem_"}; /* ours stand for them as a whole, or nobody asks them anything */
+    /* Ours stand for them as a whole, or nobody asks them anything. cuSOLVER's list of variables becomes a ring when they are registered again (13.0), over
+     * which its runtime goes for ever when the process ends. */
+    static const char *const left[] = {"libnccl.", "libnvshmem", "nvshmem_", "libcusolver."};
     const char *path = loaded->dlpi_name[0] ? loaded->dlpi_name : "/proc/self/exe", *slash = strrchr(path, '/');
     for (size_t i = 0; slash && i < sizeof left / sizeof *left; i++)
         if (strncmp(slash + 1, left[i], strlen(left[i])) == 0)
