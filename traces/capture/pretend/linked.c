@@ -179,7 +179,7 @@ static void redirect(const File *file, bool shared, bool began)
 
 static void look_into(const struct dl_phdr_info *loaded, bool began)
 {
-    /* Ours stand for them as a whole, or nobody asks them anything. cuSOLVER's list of variables becomes a ring when they are registered again (13.0), over
+    /* Ours stand for them as a whole, or nobody asks them anything. In cuSOLVER's runtime a list becomes a ring when all is registered again (13.0), over
      * which its runtime goes for ever when the process ends. */
     static const char *const left[] = {"libnccl.", "libnvshmem", "nvshmem_", "libcusolver."};
     const char *path = loaded->dlpi_name[0] ? loaded->dlpi_name : "/proc/self/exe", *slash = strrchr(path, '/');
