@@ -11,7 +11,7 @@ typedef struct {
 } Piece;
 
 struct EchReuse {
-    Piece pieces[MOST_PIECES]; /* disjoint; the newest last */
+    Piece pieces[MOST_PIECES]; /* The newest last; disjoint, as far back as ECH_GPU_NEAR_MOST. */
     size_t n;
 };
 
