@@ -3,6 +3,7 @@
 #include "models/kernel/gpu.h"
 #include "sim/base/error.h"
 #include "sim/base/file.h"
+#include "sim/base/tally.h"
 #include "sim/experiment/experiment_private.h"
 #include "sim/experiment/served.h"
 #include "sim/experiment/torch_measures.h"
@@ -22,8 +23,7 @@
 /* Attention's scores are told from one part in SCORES of what is needed on. */
 enum { SCORES = 8 };
 
-/* Lines that hold less than one part in TRIFLE of what the first one does are not told. */
-enum { MOST_DEVICES = 3, MOST_LINES = 5, TRIFLE = 100 };
+enum { MOST_DEVICES = 3, MOST_LINES = 5 };
 
 /* Batches are tried up to so many times as large as the one there is; so many at a time; and row by row where there are no more, since each is run. */
 enum { MOST_TIMES = 64, PROBES = 3, MOST_ROWS = 32 };
@@ -1069,44 +1069,22 @@ static JsonNode *json_of(const EchResult *result)
     return ech_report_json(&report);
 }
 
-typedef struct {
-    char *line; /* The key, borrowed. */
-    EchBytes bytes;
-} LineRow;
-
-static gint compare_lines(gconstpointer a, gconstpointer b)
-{
-    const LineRow *x = a, *y = b;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : strcmp(x->line, y->line);
-}
-
-/* LineRow of each line of the program that made temporaries which hbm holds at its fullest, most bytes first. @by_line owns the lines. */
-static GArray *rows_by_line(const EchResult *result, GHashTable *by_line)
+/* EchTallyRow of each line of the program that made temporaries which hbm holds at its fullest, most bytes first. */
+static GArray *rows_by_line(const EchResult *result)
 {
     EchReport report = ech_result_report(result);
     const EchMemoryRun *memory = ech_report_memory(result->run, "hbm");
-    GArray *rows = g_array_new(FALSE, FALSE, sizeof(LineRow));
+    EchTally *tally = ech_tally_new();
     size_t n = 0;
     g_autofree EchHolder *holders = memory ? ech_report_holders(&report, "hbm", memory->peak_at, &n) : NULL;
     for (size_t i = 0; i < n; i++) {
         const EchBuffer *buffer = &ech_trace_buffers(result->trace)[holders[i].buffer];
         bool given = buffer->role == ECH_ROLE_PARAMETER || buffer->role == ECH_ROLE_OPTIMIZER || buffer->role == ECH_ROLE_WEIGHT_COPY;
         char *line = given ? NULL : ech_report_source_line(ech_trace_string(result->trace, buffer->stack));
-        if (!line)
-            continue;
-        guint index = GPOINTER_TO_UINT(g_hash_table_lookup(by_line, line));
-        if (index == 0) {
-            LineRow row = {line, 0};
-            g_array_append_val(rows, row);
-            index = rows->len;
-            g_hash_table_insert(by_line, line, GUINT_TO_POINTER(index));
-        } else
-            g_free(line);
-        LineRow *row = &g_array_index(rows, LineRow, index - 1);
-        row->bytes = ech_bytes_add(row->bytes, holders[i].bytes);
+        if (line)
+            ech_tally_add(tally, line, holders[i].bytes);
     }
-    g_array_sort(rows, compare_lines);
-    return rows;
+    return ech_tally_end(tally);
 }
 
 /* Whose weights it holds, of a program of several modules, in a sentence; NULL where there are no two. */
@@ -1123,18 +1101,16 @@ static char *parts_of(const EchResult *result)
 /* What it holds in a sentence, without trifles; NULL where the program does not say. */
 static char *lines_of(const EchResult *result)
 {
-    g_autoptr(GHashTable) by_line = g_hash_table_new_full(g_str_hash, g_str_equal, g_free, NULL);
-    g_autoptr(GArray) rows = rows_by_line(result, by_line);
-    while (rows->len > 1 && g_array_index(rows, LineRow, rows->len - 1).bytes < g_array_index(rows, LineRow, 0).bytes / TRIFLE)
-        g_array_set_size(rows, rows->len - 1);
+    g_autoptr(GArray) rows = rows_by_line(result);
+    ech_tally_drop_trifles(rows);
     if (rows->len == 0)
         return NULL;
     g_autoptr(GString) text =
         g_string_new(result->program ? "Its temporaries then, by line of the program: " : "By line of the program, without what it is given: ");
     for (guint i = 0; i < MIN(rows->len, MOST_LINES); i++) {
-        const LineRow *row = &g_array_index(rows, LineRow, i);
+        const EchTallyRow *row = &g_array_index(rows, EchTallyRow, i);
         g_autofree char *bytes = ech_format_bytes(row->bytes);
-        g_string_append_printf(text, "%s%s (%s)", i ? ", " : "", row->line, bytes);
+        g_string_append_printf(text, "%s%s (%s)", i ? ", " : "", row->name, bytes);
     }
     g_string_append(text, rows->len > MOST_LINES ? ", and others." : ".");
     return g_string_free(g_steal_pointer(&text), FALSE);

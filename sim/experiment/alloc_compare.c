@@ -52,13 +52,13 @@ static Moment moment_of(EchAllocStudy *const *studies, size_t n, bool at_end)
     for (size_t i = 0; i < n; i++) {
         g_autoptr(GArray) held = ech_alloc_study_holders(studies[i], at_end, &moment.live[i]);
         for (guint k = 0; k < held->len; k++) {
-            const EchAllocHolder *holder = &g_array_index(held, EchAllocHolder, k);
-            guint index = GPOINTER_TO_UINT(g_hash_table_lookup(known, holder->line));
+            const EchTallyRow *holder = &g_array_index(held, EchTallyRow, k);
+            guint index = GPOINTER_TO_UINT(g_hash_table_lookup(known, holder->name));
             if (index == 0) {
-                Line line = {g_strdup(holder->line), g_new0(EchBytes, n), g_new0(uint64_t, n), 0};
+                Line line = {g_strdup(holder->name), g_new0(EchBytes, n), g_new0(uint64_t, n), 0};
                 g_array_append_val(moment.lines, line);
                 index = moment.lines->len;
-                g_hash_table_insert(known, g_strdup(holder->line), GUINT_TO_POINTER(index));
+                g_hash_table_insert(known, g_strdup(holder->name), GUINT_TO_POINTER(index));
             }
             Line *line = &g_array_index(moment.lines, Line, index - 1);
             line->bytes[i] = holder->bytes;

@@ -228,9 +228,9 @@ static void json_holders(JsonBuilder *b, const EchAllocStudy *study, unsigned to
     g_autoptr(GArray) held = ech_alloc_study_holders(study, false, &live);
     ech_json_begin_array(b, "in_use_by_line");
     for (guint i = 0; i < MIN(held->len, top); i++) {
-        const EchAllocHolder *holder = &g_array_index(held, EchAllocHolder, i);
+        const EchTallyRow *holder = &g_array_index(held, EchTallyRow, i);
         json_builder_begin_object(b);
-        ech_json_add_text(b, "line", holder->line);
+        ech_json_add_text(b, "line", holder->name);
         ech_json_add_count(b, "blocks", holder->blocks);
         ech_json_add_count(b, "bytes", holder->bytes);
         json_builder_end_object(b);

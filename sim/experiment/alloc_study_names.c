@@ -2,7 +2,6 @@
 #include "sim/experiment/alloc_study_private.h"
 #include "sim/trace/ranges.h"
 #include "sim/experiment/experiment_private.h"
-#include "sim/base/hash.h"
 #include "sim/report/text.h"
 
 #include <string.h>
@@ -141,19 +140,6 @@ EchBytes ech_alloc_study_foreach_at(const EchAllocStudy *study, uint32_t id, boo
     return own;
 }
 
-static void holder_clear(gpointer data)
-{
-    g_free(((EchAllocHolder *)data)->line);
-}
-
-static int by_held(const void *a, const void *b)
-{
-    const EchAllocHolder *x = a, *y = b;
-    if (x->bytes != y->bytes)
-        return x->bytes < y->bytes ? 1 : -1;
-    return strcmp(x->line, y->line);
-}
-
 /* Frames of PyTorch that only call the next one. @file: its name and what follows. */
 static bool is_calling(const char *file, const char *name, const char *end)
 {
@@ -224,8 +210,6 @@ static size_t moment_of_holders(const EchAllocStudy *study)
 
 GArray *ech_alloc_study_holders(const EchAllocStudy *study, bool at_end, EchBytes *ret_live)
 {
-    GArray *out = g_array_new(FALSE, FALSE, sizeof(EchAllocHolder));
-    g_array_set_clear_func(out, holder_clear);
     size_t n = study->trace ? ech_trace_n_buffers(study->trace) : 0, end = at_end ? study->events->len : moment_of_holders(study);
     g_autofree bool *live = g_new0(bool, n + 1);
     for (size_t i = 0; i < end; i++) {
@@ -233,28 +217,16 @@ GArray *ech_alloc_study_holders(const EchAllocStudy *study, bool at_end, EchByte
         if (event->id < n && (event->kind == ECH_EVENT_ALLOC || event->kind == ECH_EVENT_FREE))
             live[event->id] = event->kind == ECH_EVENT_ALLOC;
     }
-    g_autoptr(GHashTable) known = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL); /* line to index + 1 */
+    EchTally *tally = ech_tally_new();
     *ret_live = 0;
     for (size_t i = 0; i < n; i++) {
         EchBytes bytes = ech_trace_buffers(study->trace)[i].bytes;
         if (!live[i] || bytes == 0)
             continue;
         *ret_live = ech_bytes_add(*ret_live, bytes);
-        g_autofree char *line = line_of(study, (uint32_t)i);
-        guint index = GPOINTER_TO_UINT(g_hash_table_lookup(known, line));
-        if (index == 0) {
-            EchAllocHolder holder = {.line = g_strdup(line)};
-            g_array_append_val(out, holder);
-            index = out->len;
-            g_hash_table_insert(known, g_steal_pointer(&line), GUINT_TO_POINTER(index));
-        }
-        EchAllocHolder *holder = &g_array_index(out, EchAllocHolder, index - 1);
-        holder->blocks++;
-        holder->bytes = ech_bytes_add(holder->bytes, bytes);
+        ech_tally_add(tally, line_of(study, (uint32_t)i), bytes);
     }
-    if (out->len)
-        g_array_sort(out, by_held);
-    return out;
+    return ech_tally_end(tally);
 }
 
 const char *ech_alloc_fit_name(EchFit fit)

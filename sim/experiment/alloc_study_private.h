@@ -3,6 +3,7 @@
  */
 #pragma once
 #include "sim/experiment/alloc_study.h"
+#include "sim/base/tally.h"
 
 /** Smallest capacities are searched in steps of what cudaMalloc takes from the device. */
 #define ECH_ALLOC_STUDY_GRANULE (UINT64_C(2) << 20)
@@ -31,17 +32,11 @@ char *ech_alloc_study_short_name(const EchAllocStudy *study, uint32_t id, int wi
 /** Bytes in use, as asked for, when request @id was made. */
 EchBytes ech_alloc_study_live_at(const EchAllocStudy *study, uint32_t id);
 
-/** Blocks that one line asked for and that live at the same time. */
-typedef struct {
-    char *line; /**< "model.py:12 __init__ < train.py:30 main" */
-    uint64_t blocks;
-    EchBytes bytes;
-} EchAllocHolder;
-
 /** What temporaries of optimizers that take all parameters at once (ech_foreach_kind) hold when @id is asked for, and whether all have a kernel for it. */
 EchBytes ech_alloc_study_foreach_at(const EchAllocStudy *study, uint32_t id, bool *ret_fuses);
-/** Who holds memory when most is in use, or, where the recorded allocator refused requests, at the last of them; or @at_end: the most first (EchAllocHolder).
- * @ret_live: their bytes together. */
+/** Who holds memory when most is in use, or, where the recorded allocator refused requests, at the last of them; or @at_end: by line of the program
+ * ("model.py:12
+ * __init__ < train.py:30 main"), the most first (EchTallyRow). @ret_live: their bytes together. */
 GArray *ech_alloc_study_holders(const EchAllocStudy *study, bool at_end, EchBytes *ret_live) G_GNUC_WARN_UNUSED_RESULT;
 
 /** What to do about requests that PyTorch refused: of the rows with settings that serve them all, the one that empties its cache least often, or needs the

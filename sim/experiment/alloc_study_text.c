@@ -47,13 +47,13 @@ static void text_holders(GString *out, const EchAllocStudy *study, unsigned top,
     EchBytes rest = 0;
     uint64_t blocks = 0;
     for (guint i = 0; i < held->len; i++) {
-        const EchAllocHolder *holder = &g_array_index(held, EchAllocHolder, i);
+        const EchTallyRow *holder = &g_array_index(held, EchTallyRow, i);
         if (i >= top && held->len > top + 1) {
             rest = ech_bytes_add(rest, holder->bytes);
             blocks += holder->blocks;
             continue;
         }
-        g_autofree char *bytes = ech_format_bytes(holder->bytes), *line = ech_text_short(holder->line, columns ? MAX((int)columns - 28, 24) : 0);
+        g_autofree char *bytes = ech_format_bytes(holder->bytes), *line = ech_text_short(holder->name, columns ? MAX((int)columns - 28, 24) : 0);
         g_string_append_printf(out, "  %10s  %5" G_GUINT64_FORMAT " block%s  %s\n", bytes, holder->blocks, holder->blocks == 1 ? " " : "s", line);
     }
     if (blocks) {

@@ -2,6 +2,7 @@
 
 #include "models/memory/onchip.h"
 #include "sim/base/hash.h"
+#include "sim/base/tally.h"
 #include "sim/trace/ranges.h"
 #include "sim/trace/select.h"
 
@@ -714,18 +715,6 @@ static int by_group_bytes(const void *a, const void *b)
     return (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
-/* Weights of one outermost module. */
-typedef struct {
-    char *module; /* The key, borrowed. */
-    EchBytes bytes;
-} PartRow;
-
-static gint compare_parts(gconstpointer a, gconstpointer b)
-{
-    const PartRow *x = a, *y = b;
-    return x->bytes != y->bytes ? (x->bytes < y->bytes) - (x->bytes > y->bytes) : strcmp(x->module, y->module);
-}
-
 /* Per buffer that is no view, the stack of the first op in a module that uses it; ECH_NONE: none does. */
 static EchId *module_stacks(const EchTrace *trace)
 {
@@ -760,33 +749,22 @@ static char *outermost_module(const char *stack)
 
 char *ech_report_parts(const EchReport *report, const EchHolder *holders, size_t n)
 {
-    enum { TRIFLE = 100 };
     g_autofree EchId *stacks = module_stacks(report->trace);
-    g_autoptr(GHashTable) by_module = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
-    g_autoptr(GArray) rows = g_array_new(FALSE, FALSE, sizeof(PartRow));
+    EchTally *tally = ech_tally_new();
     for (size_t i = 0; i < n; i++) {
         if (ech_trace_buffers(report->trace)[holders[i].buffer].role != ECH_ROLE_PARAMETER || stacks[holders[i].buffer] == ECH_NONE)
             continue;
         char *module = outermost_module(ech_trace_string(report->trace, stacks[holders[i].buffer]));
-        if (!module)
-            continue;
-        guint index = GPOINTER_TO_UINT(g_hash_table_lookup(by_module, module));
-        if (index == 0) {
-            g_array_append_val(rows, ((PartRow){module, 0}));
-            index = rows->len;
-            g_hash_table_insert(by_module, module, GUINT_TO_POINTER(index));
-        } else
-            g_free(module);
-        PartRow *row = &g_array_index(rows, PartRow, index - 1);
-        row->bytes = ech_bytes_add(row->bytes, holders[i].bytes);
+        if (module)
+            ech_tally_add(tally, module, holders[i].bytes);
     }
-    g_array_sort(rows, compare_parts);
-    while (rows->len > 1 && g_array_index(rows, PartRow, rows->len - 1).bytes < g_array_index(rows, PartRow, 0).bytes / TRIFLE)
-        g_array_set_size(rows, rows->len - 1);
+    g_autoptr(GArray) rows = ech_tally_end(tally);
+    ech_tally_drop_trifles(rows);
     g_autoptr(GString) text = g_string_new(NULL);
     for (guint i = 0; i < rows->len; i++) {
-        g_autofree char *bytes = ech_format_bytes(g_array_index(rows, PartRow, i).bytes);
-        g_string_append_printf(text, "%s%s %s", i ? ", " : "", g_array_index(rows, PartRow, i).module, bytes);
+        const EchTallyRow *row = &g_array_index(rows, EchTallyRow, i);
+        g_autofree char *bytes = ech_format_bytes(row->bytes);
+        g_string_append_printf(text, "%s%s %s", i ? ", " : "", row->name, bytes);
     }
     return rows->len > 1 ? g_string_free(g_steal_pointer(&text), FALSE) : NULL;
 }
