@@ -57,6 +57,7 @@ static void load(void)
     g_unsetenv("WORLD_SIZE");
     g_unsetenv("RANK");
     g_unsetenv("XLA_FLAGS");
+    g_unsetenv("FAKE_LIBTPU_MINOR");
 }
 
 static void begin(void)
@@ -201,6 +202,46 @@ static void look(void)
     FAILS(api->Client_DefaultDeviceAssignment(&assign), "a program for 4 devices; there are 1");
     FAILS(api->Client_CreateViewOfDeviceBuffer(NULL), "PJRT_Client_CreateViewOfDeviceBuffer is not pretended");
 }
+
+static void note(PJRT_Error *error, void *told)
+{
+    ck_assert_ptr_null(error);
+    *(bool *)told = true;
+}
+
+/* What is asked for is over at once, by whatever way one looks. */
+static void look_whether_over(void)
+{
+    static const int64_t dims[1] = {1};
+    PJRT_Client_CreateUninitializedBuffer_Args made = {
+        .struct_size = sizeof made, .client = client, .shape_dims = dims, .shape_num_dims = 1, .shape_element_type = F32};
+    FINE(api->Client_CreateUninitializedBuffer(&made));
+    PJRT_Buffer_ReadyEvent_Args ready = {.struct_size = sizeof ready, .buffer = made.buffer};
+    FINE(api->Buffer_ReadyEvent(&ready));
+    PJRT_Event_IsReady_Args is = {.struct_size = sizeof is, .event = ready.event};
+    FINE(api->Event_IsReady(&is));
+    ck_assert(is.is_ready);
+    FINE(api->Event_Await(&(PJRT_Event_Await_Args){.event = ready.event}));
+    FINE(api->Event_Error(&(PJRT_Event_Error_Args){.event = ready.event}));
+    bool told = false;
+    FINE(api->Event_OnReady(&(PJRT_Event_OnReady_Args){.event = ready.event, .callback = note, .user_arg = &told}));
+    ck_assert(told);
+    FINE(api->Event_Destroy(&(PJRT_Event_Destroy_Args){.event = ready.event}));
+    made.shape_element_type = 99;
+    PJRT_Error *error = api->Client_CreateUninitializedBuffer(&made);
+    PJRT_Error_GetCode_Args code = {.struct_size = sizeof code, .error = error};
+    FINE(api->Error_GetCode(&code));
+    ck_assert_int_eq(code.code, PJRT_UNIMPLEMENTED);
+    FINE(api->Error_ForEachPayload(&(PJRT_Error_ForEachPayload_Args){.error = error}));
+    FINE(api->Error_Destroy(&(PJRT_Error_Destroy_Args){.error = error}));
+    destroy(made.buffer);
+}
+
+START_TEST(what_is_asked_for_is_over)
+{
+    in_a_process(look_whether_over);
+}
+END_TEST
 
 START_TEST(it_looks_like_one)
 {
@@ -499,6 +540,32 @@ START_TEST(a_process_has_its_own_chip)
 }
 END_TEST
 
+/* As of PJRT 0.75, which torch_xla 2.9 brings: no default layout is told, and functions that come later are not offered. */
+static void work_on_an_earlier(void)
+{
+    ck_assert_int_eq(api->version.minor, 75);
+    ck_assert_uint_eq(api->struct_size, offsetof(PJRT_Api, Client_CreateAliasBuffer));
+    static const int64_t dims[2] = {300, 200}, row[1] = {300};
+    g_autofree float *data = g_new0(float, 300 * 200);
+    PJRT_Buffer *array = from_host(data, F32, dims, 2, NULL);
+    ck_assert_int_eq(in_use(), 304 * 256 * 4);
+    PJRT_Buffer *vector = from_host(data, BF16, row, 1, NULL);
+    PJRT_LoadedExecutable *program;
+    FAILS(compile(step, "refused=no room", &program), "no room");
+    destroy(array);
+    destroy(vector);
+}
+
+START_TEST(an_earlier_libtpu)
+{
+    set("FAKE_LIBTPU_MINOR", "75");
+    pid_t pid = in_a_process(work_on_an_earlier);
+    g_autofree char *text = text_of(pid);
+    ck_assert_ptr_nonnull(strstr(text, "\"f32[300,200]{1,0:T(8,128)}\""));
+    ck_assert_ptr_nonnull(strstr(text, "\"bf16[300]{0:T(512)(128)(2,1)}\""));
+}
+END_TEST
+
 /* It says why it cannot be one, and the program's runtime is told that there is none. */
 START_TEST(without_a_compiler)
 {
@@ -522,11 +589,13 @@ int main(void)
     Suite *suite = suite_create("pretend_tpu_plugin");
     TCase *tc = tcase_create("pretend_tpu_plugin");
     tcase_add_checked_fixture(tc, load, NULL);
+    tcase_add_test(tc, what_is_asked_for_is_over);
     tcase_add_test(tc, it_looks_like_one);
     tcase_add_test(tc, arrays_hold_what_the_host_copied);
     tcase_add_test(tc, arrays_go_piece_by_piece);
     tcase_add_test(tc, programs_are_kept_and_run);
     tcase_add_test(tc, a_process_has_its_own_chip);
+    tcase_add_test(tc, an_earlier_libtpu);
     tcase_add_test(tc, without_a_compiler);
     suite_add_tcase(suite, tc);
     return ech_test_main(suite);

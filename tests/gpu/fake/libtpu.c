@@ -11,11 +11,6 @@ struct PJRT_Error {
     char message[512];
 };
 
-struct PJRT_Event {
-    PJRT_Error error;
-    bool set;
-};
-
 struct PJRT_DeviceDescription {
     int id;
 };
@@ -62,31 +57,6 @@ CALL(Error_Message)
 {
     args->message = args->error->message;
     args->message_size = strlen(args->error->message);
-    return NULL;
-}
-
-CALL(Event_Create)
-{
-    args->event = calloc(1, sizeof *args->event);
-    return NULL;
-}
-
-CALL(Event_Set)
-{
-    args->event->set = true;
-    args->event->error.code = args->error_code;
-    snprintf(args->event->error.message, sizeof args->event->error.message, "%.*s", (int)args->error_message_size, args->error_message);
-    return NULL;
-}
-
-CALL(Event_Error)
-{
-    return args->event->error.code ? error_of(args->event->error.code, args->event->error.message) : NULL;
-}
-
-CALL(Event_Destroy)
-{
-    free(args->event);
     return NULL;
 }
 
@@ -260,10 +230,6 @@ const PJRT_Api *GetPjrtApi(void)
 #define SET(NAME) api.NAME = as_function((void (*)(void))NAME)
     SET(Error_Destroy);
     SET(Error_Message);
-    SET(Event_Create);
-    SET(Event_Set);
-    SET(Event_Error);
-    SET(Event_Destroy);
     SET(TopologyDescription_Create);
     SET(TopologyDescription_GetDeviceDescriptions);
     SET(TopologyDescription_PlatformVersion);
@@ -280,8 +246,11 @@ const PJRT_Api *GetPjrtApi(void)
     layouts.MemoryLayout_Destroy = as_function((void (*)(void))Layouts_MemoryLayout_Destroy);
     layouts.MemoryLayout_Serialize = as_function((void (*)(void))Layouts_MemoryLayout_Serialize);
     layouts.Topology_GetDefaultLayout = as_function((void (*)(void))Layouts_PJRT_Topology_GetDefaultLayout);
-    api.struct_size = sizeof api;
+    /* As libtpu 0.0.21 (FAKE_LIBTPU_MINOR=75): no functions after that, and a default layout is not told. */
+    const char *minor = getenv("FAKE_LIBTPU_MINOR");
+    api.version.minor = minor ? atoi(minor) : PJRT_MINOR;
+    api.struct_size = minor ? offsetof(PJRT_Api, Client_CreateAliasBuffer) : sizeof api;
+    layouts.base.struct_size = minor ? offsetof(PJRT_LayoutsExtension, Topology_GetDefaultLayout) : sizeof layouts;
     api.extension_start = &layouts.base;
-    api.version.minor = PJRT_MINOR;
     return &api;
 }

@@ -46,7 +46,7 @@ static void append_list(GString *text, const int64_t *numbers, size_t n)
         g_string_append_printf(text, "%s%" G_GINT64_FORMAT, i > 0 ? "," : "", numbers[i]);
 }
 
-/* The layout that the program asks for, if it says tiles; else libtpu's own. */
+/* The layout that the program asks for, if it says tiles; else libtpu's own, or, where that does not tell it (before PJRT 0.93), row after row in its tiles. */
 static bool shape_of(int type, const int64_t *dims, size_t rank, const PJRT_MemoryLayout *layout, bool on_host, EchLayout *ret)
 {
     if (!type_name(type) || rank > ECH_LAYOUT_MAX_RANK)
@@ -77,7 +77,10 @@ static bool shape_of(int type, const int64_t *dims, size_t rank, const PJRT_Memo
         g_autofree char *own = default_layout(type, dims, rank);
         g_string_append(text, own);
     }
-    return ech_layout_parse(text->str, text->len, ret, NULL, NULL);
+    bool read = ech_layout_parse(text->str, text->len, ret, NULL, NULL);
+    if (read && !tiled && !on_host && !tpu_layouts.Topology_GetDefaultLayout)
+        ech_layout_choose_tiles(ret, tpu_client.generation);
+    return read;
 }
 
 /* ---- room ---- */

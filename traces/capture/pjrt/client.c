@@ -1,5 +1,7 @@
-/* The table of functions, the client with its devices and memories, errors and events. */
+/* The table of functions, the client with its devices and memories. */
 #include "plugin.h"
+
+#include "models/layout/advice.h"
 
 #include <dlfcn.h>
 #include <inttypes.h>
@@ -11,6 +13,8 @@
 const PJRT_Api *tpu_real;
 PJRT_Client tpu_client;
 static PJRT_Api table;
+/* An earlier libtpu does not tell what a program needs at its fullest. */
+enum { LEAST = offsetof(PJRT_Api, Client_UpdateGlobalProcessInfo), LEAST_MINOR = 72 };
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
 void tpu_lock(void)
@@ -21,50 +25,6 @@ void tpu_lock(void)
 void tpu_unlock(void)
 {
     pthread_mutex_unlock(&lock);
-}
-
-/* ---- errors and events, which are libtpu's ---- */
-
-char *tpu_failed(PJRT_Function function, void *args)
-{
-    PJRT_Error *error = function(args);
-    if (!error)
-        return NULL;
-    PJRT_Error_Message_Args message = {.struct_size = sizeof message, .error = error};
-    tpu_real->Error_Message(&message);
-    char *text = g_strndup(message.message, message.message_size);
-    PJRT_Error_Destroy_Args gone = {.struct_size = sizeof gone, .error = error};
-    tpu_real->Error_Destroy(&gone);
-    return text;
-}
-
-static PJRT_Event *over_with(int code, const char *text)
-{
-    PJRT_Event_Create_Args made = {.struct_size = sizeof made};
-    g_autofree char *none = tpu_failed(tpu_real->Event_Create, &made);
-    if (none)
-        return NULL;
-    PJRT_Event_Set_Args set = {.struct_size = sizeof set, .event = made.event, .error_code = code, .error_message = text, .error_message_size = strlen(text)};
-    g_autofree char *unset = tpu_failed(tpu_real->Event_Set, &set);
-    return made.event;
-}
-
-PJRT_Event *tpu_over(void)
-{
-    return over_with(0, "");
-}
-
-PJRT_Error *tpu_error(PJRT_Code code, const char *format, ...)
-{
-    va_list list;
-    va_start(list, format);
-    g_autofree char *text = g_strdup_vprintf(format, list);
-    va_end(list);
-    PJRT_Event_Error_Args error = {.struct_size = sizeof error, .event = over_with(code, text)};
-    PJRT_Error *made = tpu_real->Event_Error(&error);
-    PJRT_Event_Destroy_Args gone = {.struct_size = sizeof gone, .event = error.event};
-    g_autofree char *ignored = tpu_failed(tpu_real->Event_Destroy, &gone);
-    return made;
 }
 
 /* ---- the client ---- */
@@ -95,6 +55,8 @@ static PJRT_Error *describe(void)
                                                  .num_options = 1};
     PJRT_Error *error = tpu_real->TopologyDescription_Create(&made);
     tpu_client.topology = made.topology;
+    g_autofree char *chip = slice ? g_strndup(slice, strcspn(slice, ":")) : NULL;
+    tpu_client.generation = chip ? ech_layout_generation(chip) : 0;
     return error;
 }
 
@@ -446,15 +408,15 @@ static bool begin(void)
         fprintf(stderr, "echelon capture: no TPU compiler: %s: %s\n", path ? path : "libtpu.so", path ? dlerror() : "pip install libtpu");
         return false;
     }
-    if (real->version.major != PJRT_MAJOR || real->struct_size < sizeof table) {
+    if (real->version.major != PJRT_MAJOR || real->struct_size < LEAST) {
         fprintf(stderr, "echelon capture: %s has PJRT %d.%d; expected %d.%d or later\n", path, real->version.major, real->version.minor, PJRT_MAJOR,
-                PJRT_MINOR);
+                LEAST_MINOR);
         return false;
     }
     tpu_real = real;
-    memcpy(&table, real, sizeof table);
-    table.struct_size = sizeof table;
-    table.version.minor = PJRT_MINOR;
+    memcpy(&table, real, MIN(real->struct_size, sizeof table));
+    table.struct_size = MIN(real->struct_size, sizeof table); /* callers look for what an earlier one has not */
+    table.version.minor = MIN(real->version.minor, PJRT_MINOR);
 #define PJRT_OURS(NAME) table.NAME = as_function((void (*)(void))tpu_##NAME);
 #define PJRT_NOBODY(NAME) table.NAME = refuse_##NAME;
 #include "pjrt_table.def"

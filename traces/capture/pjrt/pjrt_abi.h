@@ -43,6 +43,8 @@ typedef struct PJRT_Extension {
     struct PJRT_Extension *next;
 } PJRT_Extension;
 
+typedef void (*PJRT_Callback)(PJRT_Error *error, void *user_arg); /* takes the error */
+
 /* What every argument struct begins with. */
 #define PJRT_ARGS                                                                                                                                              \
     size_t struct_size;                                                                                                                                        \
@@ -123,10 +125,13 @@ typedef struct {
     } PJRT_##NAME##_Args
 PJRT_CALL(Error_Message, const PJRT_Error *error; const char *message; size_t message_size);
 PJRT_CALL(Error_Destroy, PJRT_Error *error);
-PJRT_CALL(Event_Create, PJRT_Event *event);
-PJRT_CALL(Event_Set, PJRT_Event *event; int error_code; const char *error_message; size_t error_message_size);
-PJRT_CALL(Event_Error, PJRT_Event *event);
+PJRT_CALL(Error_GetCode, const PJRT_Error *error; int code);
+PJRT_CALL(Error_ForEachPayload, const PJRT_Error *error; void *visitor; void *user_arg);
 PJRT_CALL(Event_Destroy, PJRT_Event *event);
+PJRT_CALL(Event_IsReady, PJRT_Event *event; bool is_ready);
+PJRT_CALL(Event_Error, PJRT_Event *event);
+PJRT_CALL(Event_Await, PJRT_Event *event);
+PJRT_CALL(Event_OnReady, PJRT_Event *event; PJRT_Callback callback; void *user_arg);
 PJRT_CALL(Client_Create, const PJRT_NamedValue *create_options; size_t num_options; void *kv_get_callback; void *kv_get_user_arg; void *kv_put_callback;
           void *kv_put_user_arg; PJRT_Client * client);
 PJRT_CALL(Client_Destroy, PJRT_Client *client);

@@ -1,10 +1,9 @@
 /** @file plugin.h
- * A TPU that is not there, behind PJRT (`echelon capture --pretend tpu-v5e` of a program that brings its own runtime, as PyTorch does with torch_tpu). The real
- * libtpu describes the chips and compiles; its descriptions, executables, errors and events are handed on as they are. Devices, memories, arrays and what runs
- * are ours: nothing is run, results are zeros, and what was asked is written down (record.c; the reader is sim/import/pretend_tpu.c).
+ * A TPU that is not there, behind PJRT (`echelon capture --pretend tpu-v5e` of a program that brings its own runtime, as PyTorch does with torch_tpu or
+ * torch_xla). The real libtpu describes the chips and compiles; its descriptions, executables and errors are handed on as they are. Devices, memories, arrays,
+ * events and what runs are ours: nothing is run, results are zeros, and what was asked is written down (record.c; the reader is sim/import/pretend_tpu.c).
  *
- * Threads: everything of ours is read and written under tpu_lock(), but for what stays as the client was made with. Errors that a function returns are libtpu's
- * own objects, so that its functions take them.
+ * Threads: everything of ours is read and written under tpu_lock(), but for what stays as the client was made with.
  */
 #pragma once
 #include "models/layout/layout.h"
@@ -36,6 +35,7 @@ struct PJRT_Client {
     PJRT_Memory **memories;
     size_t n_memories;
     EchBytes capacity;
+    unsigned generation; /* 2 to 7 */
     int process;
 };
 
@@ -57,13 +57,17 @@ extern PJRT_Client tpu_client;
 void tpu_lock(void);
 void tpu_unlock(void);
 
-/* client.c */
-/** libtpu's own error of that code and text. */
+/* events.c */
+/** A new error of that code and text. */
 PJRT_Error *tpu_error(PJRT_Code code, const char *format, ...) G_GNUC_PRINTF(2, 3);
-/** An event of libtpu's that is over already; NULL: there is no room for one. */
+/** What an error says. Owned by the caller. */
+char *tpu_error_text(const PJRT_Error *error) G_GNUC_WARN_UNUSED_RESULT;
+/** An event that is over already. */
 PJRT_Event *tpu_over(void);
 /** Calls a function of libtpu's and gives its error back as text, or NULL. Owned by the caller. */
 char *tpu_failed(PJRT_Function function, void *args) G_GNUC_WARN_UNUSED_RESULT;
+
+/* client.c */
 /** Deletes what need not be deleted. */
 void tpu_nothing(void *data);
 /** Its number among those of this process; past their end for another's. */

@@ -358,12 +358,7 @@ PJRT_Error *tpu_Client_Compile(PJRT_Client_Compile_Args *args)
                                  .compile_options_size = args->compile_options_size};
     g_mutex_lock(&compiling);
     PJRT_Error *error = tpu_real->Compile(&compile);
-    g_autofree char *refused = NULL;
-    if (error) {
-        PJRT_Error_Message_Args message = {.struct_size = sizeof message, .error = error};
-        tpu_real->Error_Message(&message);
-        refused = g_strndup(message.message, message.message_size);
-    }
+    g_autofree char *refused = error ? tpu_error_text(error) : NULL;
     char *name;
     EchBytes temporary = 0;
     g_autofree char *line = keep_program(error ? NULL : compile.executable, refused, &name, &temporary);

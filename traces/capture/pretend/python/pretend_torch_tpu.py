@@ -1,8 +1,9 @@
-"""What `echelon capture --pretend tpu-v5e` adds to a PyTorch program that brings torch_tpu: it finds chips, and its runtime is a TPU that is not there
-(traces/capture/pjrt), for which the real libtpu compiles. Nothing of it is run: results are zeros."""
+"""What `echelon capture --pretend tpu-v5e` adds to a PyTorch program that brings torch_tpu or torch_xla: it finds chips, and its runtime is a TPU that is not
+there (traces/capture/pjrt), for which the real libtpu compiles. Nothing of it is run: results are zeros."""
 import ctypes
 import importlib.util
 import os
+import sys
 
 import pretend_compile as capture  # traces/capture/compile.py
 
@@ -15,16 +16,22 @@ def begin(finder, chip, devices, slice_):
     if _PLUGIN:
         for name in ("torch_tpu._versioned_so_loader", "torch_tpu._internal.utils.hardware"):  # the first of its modules, and one that looks for chips
             finder.when(name, lambda module: _take_over(module, chip, devices, slice_), "this torch_tpu finds no TPU")
+        finder.when("torch_xla._internal.tpu", lambda module: _take_over_xla(module, chip, devices, slice_), "this torch_xla finds no TPU")
         finder.when("torch.nn.parallel.distributed", _agree, "DistributedDataParallel finds that its processes have different models")
 
 
-def _take_over(module, chip, devices, slice_):
+def _lead_to_plugin(chip, slice_):
+    """TPU_LIBRARY_PATH leads to the TPU that is not there, which finds the real libtpu for itself."""
     if os.environ.get("TPU_LIBRARY_PATH") != _PLUGIN:
         libtpu = importlib.util.find_spec("libtpu")
         real = os.environ.get("TPU_LIBRARY_PATH") or (os.path.join(os.path.dirname(libtpu.origin), "libtpu.so") if libtpu else "")
         bounds = [min(int(n), 2) for n in slice_.split("x")[:2]] + [1]
         os.environ.update({"ECHELON_PRETEND_LIBTPU": real, "TPU_LIBRARY_PATH": _PLUGIN, "ECHELON_PRETEND_SLICE": "%s:%s" % (chip, slice_),
                            "ECHELON_PRETEND_HOST_BOUNDS": ",".join(map(str, bounds))})
+
+
+def _take_over(module, chip, devices, slice_):
+    _lead_to_plugin(chip, slice_)
     if module.__name__.endswith("hardware"):
         name = _NAMES.get(chip)
         ids = {known: number for number, known in module._PCI_DEVICE_ID_TO_NAME.items()}
@@ -37,7 +44,19 @@ def _take_over(module, chip, devices, slice_):
         if devices in shapes:  # what torch.tpu.distributed.set_tpu_launch_env() sets before torchrun; nobody listens there
             os.environ.setdefault("TORCH_TPU_TOPOLOGY", shapes[devices])
             os.environ.setdefault("TORCH_TPU_SLICEBUILDER_ADDRESSES", ",".join("localhost:%d" % (8070 + k) for k in range(devices)))
-        _tell_steps()
+        _tell_steps("tpu", lambda: sys.modules["torch"].accelerator.synchronize())
+
+
+_ACCELERATORS = {"v5e": "v5litepod", "v5p": "v5p", "v6e": "v6e"}  # as Google's metadata server names them; v4 by its cores, as v5p
+
+
+def _take_over_xla(module, chip, devices, slice_):
+    """torch_xla asks the machine's metadata server, and the PCI bus, what is there."""
+    _lead_to_plugin(chip, slice_)
+    module.num_available_chips = lambda: devices
+    os.environ.update({"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "%s-%d" % (_ACCELERATORS.get(chip, chip), devices), "TPU_PROCESS_BOUNDS": "1,1,1",
+                       "TPU_CHIPS_PER_PROCESS_BOUNDS": "%s,1" % ",".join(slice_.split("x")[:2]), "TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost"})
+    _tell_steps("xla", lambda: sys.modules["torch_xla"]._XLAC._xla_wait_device_ops([]))
 
 
 class _Reducer:
@@ -65,16 +84,16 @@ def _agree(module):
     module.DistributedDataParallel._ddp_init_helper = initialize
 
 
-def _tell_steps():
-    """An optimizer's step is where a step of the program ends. What was asked for before has been compiled and run then: torch_tpu does that in threads of its own."""
+def _tell_steps(kind, wait):
+    """An optimizer's step is where a step of the program ends. What was asked for before has been compiled and run then, which both do in threads of their own; of
+    torch_xla, which gathers operators, the optimizer's are still to come, never mixed with the next step's."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
-    import torch
     mark = ctypes.CDLL(_PLUGIN).pretend_tpu_mark
     mark.argtypes, mark.restype = [ctypes.c_char_p], None
 
     def step(optimizer, given, named):
-        if any(parameter.device.type == "tpu" for group in optimizer.param_groups for parameter in group["params"]):
-            torch.accelerator.synchronize()
+        if any(parameter.device.type == kind for group in optimizer.param_groups for parameter in group["params"]):
+            wait()
             mark(("Optimizer.step#%s.step" % type(optimizer).__name__).encode())
 
     register_optimizer_step_pre_hook(step)
