@@ -449,7 +449,7 @@ static bool run_on_tpu(const Words *w, const char *log, EchCaptured *ret, GError
     g_autoptr(GHashTable) earlier = captures_at(w->prefix, a_folder), earlier_runs = captures_at(w->prefix, ".pretend");
     ret->code = run_command(launcher, w->command);
     ret->programs = captures_since(w->prefix, a_folder, earlier);
-    ret->runs = captures_since(w->prefix, ".pretend", earlier_runs); /* of torch_tpu */
+    ret->runs = captures_since(w->prefix, ".pretend", earlier_runs); /* of torch_tpu and torch_xla */
     return true;
 }
 
@@ -601,7 +601,7 @@ static int pretend(const Words *w)
     if (n_commands > 0 && captured.runs->len + (tpu ? captured.programs->len : 0) == 0)
         fprintf(stderr, "echelon capture: nothing was captured; %s\n",
                 captured.interrupted ? "the command was ended before"
-                : tpu                ? "the command called no function of jax.jit, and PyTorch on no TPU (torch_tpu)"
+                : tpu                ? "the command called no function of jax.jit, and PyTorch on no TPU (torch_tpu, torch_xla)"
                                      : "no process of the command asked for a GPU");
     if (!tpu && captured.runs->len > 1 && captured.runs->len <= ECH_MAX_RANKS && captured.programs->len == 0)
         tell_ranks(w, &captured);

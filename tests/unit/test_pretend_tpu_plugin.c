@@ -416,7 +416,8 @@ static const char step[] = "HloModule jit_step, is_scheduled=true, input_output_
                            "FileNames\n1 \"/home/somebody/train.py\"\n2 \"/usr/lib/python3/site-packages/torch/nn.py\"\n\n"
                            "ENTRY %main (a: f32[8,128], b: f32[8,128]) -> (f32[8,128], f32[]) {\n"
                            "  %a = f32[8,128]{1,0:T(8,128)} parameter(0)\n  %b = f32[8,128]{1,0:T(8,128)} parameter(1)\n"
-                           "  %c = f32[]{:T(128)} constant(0)\n  %sum = f32[8,128]{1,0:T(8,128)} add(%a, %b)\n"
+                           "  %c = f32[]{:T(128)} constant(0)\n  %sum = f32[8,128]{1,0:T(8,128)} add(%a, %b), "
+                           "metadata={op_type=\"aten__add\" op_name=\"aten__add\" source_file=\"/home/somebody/own/model.py\" source_line=7}\n"
                            "  ROOT %t = (f32[8,128]{1,0:T(8,128)}, f32[]{:T(128)}) tuple(%sum, %c)\n}\n";
 
 static void work(void)
@@ -486,6 +487,7 @@ START_TEST(programs_are_kept_and_run)
     g_autofree char *text = unpacked(hlo);
     /* Files by what is theirs: nobody's home is told. */
     ck_assert(strstr(text, "1 \"somebody/train.py\"") && strstr(text, "2 \"site-packages/torch/nn.py\"") && strstr(text, "ENTRY %main"));
+    ck_assert(strstr(text, " source_file=\"own/model.py\" source_line=7}") && !strstr(text, "/home"));
     g_autofree char *notes = unpacked(refused);
     ck_assert_ptr_nonnull(strstr(notes, "Ran out of memory on HBM: 32.00G of 15.75G"));
     g_autoptr(EchImport) import = captured(pid);

@@ -93,7 +93,8 @@ PJRT_Error *tpu_Client_Create(PJRT_Client_Create_Args *args)
     error = tpu_real->TopologyDescription_GetDeviceDescriptions(&found);
     if (error)
         return error;
-    long long ranks = number_of("WORLD_SIZE", 0), rank = number_of("RANK", 0), devices = number_of("ECHELON_PRETEND_DEVICES", 1);
+    long long ranks = number_of("ECHELON_PRETEND_RANKS", number_of("WORLD_SIZE", 0)), rank = number_of("ECHELON_PRETEND_RANK", number_of("RANK", 0)),
+              devices = number_of("ECHELON_PRETEND_DEVICES", 1);
     size_t n = (size_t)CLAMP(ranks > 1 ? ranks : devices, 1, (long long)MAX(found.num_descriptions, 1));
     if (found.num_descriptions == 0 || (ranks > 1 && (ranks > (long long)found.num_descriptions || rank < 0 || rank >= ranks)))
         return tpu_error(PJRT_INVALID_ARGUMENT, "rank %lld of %lld processes, but the slice has %zu devices: echelon capture --gpus says how many", rank, ranks,

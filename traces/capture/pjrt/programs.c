@@ -86,36 +86,48 @@ static char *dumped(const char *end)
     return best;
 }
 
-/* `12 "/home/me/train.py"` of the table of files: a path stays only below the current folder; elsewhere what follows site-packages, or its last two parts. */
-static char *shortened(const char *line)
+/* What is told of the @n letters of a path: what lies below the current folder; elsewhere what follows site-packages, or its last two parts. */
+static char *shortened(const char *whole, size_t n)
 {
-    const char *open = strstr(line, " \"/"), *close = open ? strrchr(line, '"') : NULL;
-    if (!close || close <= open + 2)
-        return g_strdup(line);
-    g_autofree char *path = g_strndup(open + 2, (size_t)(close - open - 2)), *here = g_get_current_dir();
-    size_t n = strlen(here);
+    g_autofree char *path = g_strndup(whole, n), *here = g_get_current_dir();
     const char *library = strstr(path, "site-packages/"), *shown = library ? library : strstr(path, "dist-packages/");
-    if (!shown && strncmp(path, here, n) == 0 && path[n] == '/')
-        shown = path + n + 1;
+    if (!shown && g_str_has_prefix(path, here) && path[strlen(here)] == '/')
+        shown = path + strlen(here) + 1;
     if (!shown) {
         shown = strrchr(path, '/');
         while (shown > path && shown[-1] != '/')
             shown--;
     }
-    return g_strdup_printf("%.*s \"%s%s", (int)(open - line), line, shown, close);
+    return g_strdup(shown);
+}
+
+/* @line with its paths shortened, which stand behind @before each: in the table of files ` "/home/me/train.py"`, or in lines themselves. */
+static char *with_short_paths(const char *line, const char *before)
+{
+    g_autoptr(GString) out = g_string_new(NULL);
+    for (const char *at; (at = strstr(line, before)) != NULL;) {
+        at += strlen(before);
+        size_t n = strcspn(at, "\"");
+        g_autofree char *path = *at == '/' ? shortened(at, n) : g_strndup(at, n);
+        g_string_append_len(out, line, at - line);
+        g_string_append(out, path);
+        line = at + n;
+    }
+    g_string_append(out, line);
+    return g_string_free(g_steal_pointer(&out), FALSE);
 }
 
 /* A Pallas kernel's lists of blocks are worth keeping, a table of weights is not. */
-static void write_line(gzFile out, char *line, bool in_names)
+static void write_line(gzFile out, const char *line, bool in_names)
 {
     enum { LONG = 65536 };
     static const char opens[] = " constant({";
-    g_autofree char *other = in_names ? shortened(line) : NULL;
-    char *constant = !in_names && strlen(line) > LONG ? strstr(line, opens) : NULL, *close = constant ? strstr(constant, "})") : NULL;
+    g_autofree char *other = with_short_paths(line, in_names ? " \"" : "source_file=\"");
+    const char *constant = !in_names && strlen(other) > LONG ? strstr(other, opens) : NULL, *close = constant ? strstr(constant, "})") : NULL;
     if (close)
-        gzprintf(out, "%.*s%s...%s\n", (int)(constant - line), line, opens, close);
+        gzprintf(out, "%.*s%s...%s\n", (int)(constant - other), other, opens, close);
     else
-        gzputs(out, other ? other : line), gzputc(out, '\n');
+        gzputs(out, other), gzputc(out, '\n');
 }
 
 static bool keep_text(const char *from, const char *to)

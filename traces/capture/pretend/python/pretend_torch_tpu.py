@@ -47,15 +47,26 @@ def _take_over(module, chip, devices, slice_):
         _tell_steps("tpu", lambda: sys.modules["torch"].accelerator.synchronize())
 
 
-_ACCELERATORS = {"v5e": "v5litepod", "v5p": "v5p", "v6e": "v6e"}  # as Google's metadata server names them; v4 by its cores, as v5p
+_ACCELERATORS = {"v5e": "v5litepod"}  # as Google's metadata server names them
 
 
 def _take_over_xla(module, chip, devices, slice_):
     """torch_xla asks the machine's metadata server, and the PCI bus, what is there."""
     _lead_to_plugin(chip, slice_)
+    configure = module.configure_topology
+
+    def configure_topology(local_rank, local_world_size, *given, **named):
+        """A process of several, which has a chip of its own: what torch_xla.launch() and torchrun start."""
+        configure(local_rank, local_world_size, *given, **named)
+        os.environ.update({"ECHELON_PRETEND_RANK": str(local_rank), "ECHELON_PRETEND_RANKS": str(local_world_size)})
+
+    module.configure_topology = configure_topology
     module.num_available_chips = lambda: devices
-    os.environ.update({"TPU_SKIP_MDS_QUERY": "1", "TPU_ACCELERATOR_TYPE": "%s-%d" % (_ACCELERATORS.get(chip, chip), devices), "TPU_PROCESS_BOUNDS": "1,1,1",
-                       "TPU_CHIPS_PER_PROCESS_BOUNDS": "%s,1" % ",".join(slice_.split("x")[:2]), "TPU_WORKER_ID": "0", "TPU_WORKER_HOSTNAMES": "localhost"})
+    module.get_worker_ips = lambda: ["localhost"]
+    module.get_tpu_env = lambda: {"ACCELERATOR_TYPE": "%s-%d" % (_ACCELERATORS.get(chip, chip), devices), "TPU_PROCESS_BOUNDS": "1,1,1",
+                                  "TPU_CHIPS_PER_PROCESS_BOUNDS": "%s,1" % ",".join(slice_.split("x")[:2]), "WORKER_ID": "0"}
+    for variable in ("XLA_IR_DEBUG", "XLA_HLO_DEBUG"):  # the line that each operator comes from
+        os.environ.setdefault(variable, "1")
     _tell_steps("xla", lambda: sys.modules["torch_xla"]._XLAC._xla_wait_device_ops([]))
 
 
@@ -85,8 +96,8 @@ def _agree(module):
 
 
 def _tell_steps(kind, wait):
-    """An optimizer's step is where a step of the program ends. What was asked for before has been compiled and run then, which both do in threads of their own; of
-    torch_xla, which gathers operators, the optimizer's are still to come, never mixed with the next step's."""
+    """An optimizer's step is where a step of the program ends. What was handed over before has been compiled and run then, which both do in threads of their own.
+    torch_xla hands over all operators of a step when that has ended: behind its mark, before the next one's."""
     from torch.optim.optimizer import register_optimizer_step_pre_hook
     mark = ctypes.CDLL(_PLUGIN).pretend_tpu_mark
     mark.argtypes, mark.restype = [ctypes.c_char_p], None
