@@ -53,7 +53,7 @@ import json, sys
 run = json.load(open(sys.argv[1]))
 assert run["fits"] and 10 < run["ops"] and 1e6 < run["makespan_ps"] < 1e9, (run["ops"], run["makespan_ps"])
 PY
-"$echelon" run --trace "$work"/s.*.pretend --device tpu-v5e --step 2 | grep -q "activation.py:" || { echo "no lines of the program"; exit 1; }
+"$echelon" run --trace "$work"/s.*.pretend --device tpu-v5e --step 2 | grep -q "linear.py:" || { echo "no lines of the program"; exit 1; }
 
 cat >"$work/shards.py" <<'PY'
 import numpy
