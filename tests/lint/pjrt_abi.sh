@@ -6,6 +6,8 @@ cd "$1" || exit 1
 header=${ECHELON_PJRT_HEADER:-$(python3 -c 'import importlib.util, os; spec = importlib.util.find_spec("tensorflow"); print(os.path.join(os.path.dirname(spec.origin), "include/xla/pjrt/c/pjrt_c_api.h") if spec else "")' 2>/dev/null)}
 [ -f "$header" ] || { echo "no pjrt_c_api.h here"; exit 77; }
 ours=traces/capture/pjrt/pjrt_abi.h
+minor=$(sed -n 's/^#define PJRT_API_MINOR \([0-9]*\)$/\1/p' "$header") own=$(sed -n 's/.*PJRT_MINOR = \([0-9]*\).*/\1/p' $ours)
+[ "${minor:-0}" -ge "$own" ] || { echo "$header is of PJRT 0.$minor; compared are 0.$own and later"; exit 77; }
 work=$(mktemp -d) || exit 1
 trap 'rm -rf "$work"' EXIT
 # "STRUCT FIELD" for each argument of a call; extensions have headers of their own.
