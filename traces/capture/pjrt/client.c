@@ -364,7 +364,7 @@ PJRT_Extension *tpu_extensions(void)
 {
     PJRT_Extension *first = kept(tpu_real->extension_start);
     const PJRT_Extension *layouts = real_extension(PJRT_EXTENSION_LAYOUTS, sizeof tpu_layouts);
-    if (layouts) { /* else arrays lie as the host has them, and say so */
+    if (layouts) { /* else callers ask the array (tpu_Buffer_GetMemoryLayout) */
         const PJRT_LayoutsExtension own = tpu_layouts;
         memcpy(&tpu_layouts, layouts, sizeof tpu_layouts);
         tpu_layouts.base.struct_size = sizeof tpu_layouts;

@@ -5,8 +5,6 @@ import importlib.util
 import os
 import sys
 
-import pretend_compile as capture  # traces/capture/compile.py
-
 _PLUGIN = os.environ.get("ECHELON_PRETEND_PLUGIN")
 _NAMES = {"v4": "TPU v4", "v5e": "TPU v5e", "v5p": "TPU v5p", "v6e": "TPU v6e", "tpu7x": "TPU v7"}  # torch_tpu's
 
@@ -36,7 +34,7 @@ def _take_over(module, chip, devices, slice_):
         name = _NAMES.get(chip)
         ids = {known: number for number, known in module._PCI_DEVICE_ID_TO_NAME.items()}
         if name not in ids:
-            capture.sys.stderr.write("echelon capture: torch_tpu knows no %s\n" % chip)
+            sys.stderr.write("echelon capture: torch_tpu knows no %s\n" % chip)
             return
         module.get_tpu_device_name = lambda: name
         shapes = module._TOPOLOGY_BY_TPU_PCI_DEVICE_ID[ids[name]]
