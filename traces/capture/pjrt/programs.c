@@ -50,6 +50,17 @@ static void remove_dump(void)
         ech_remove_tree(dump);
 }
 
+/* libtpu reads its flags when it first compiles; what Python puts into the environment until then does not have those that are not Python's. */
+static void ask_for_dump(void)
+{
+    const char *flags = getenv("XLA_FLAGS");
+    if (!dump || (flags && strstr(flags, dump)))
+        return;
+    g_autofree char *more = g_strdup_printf("%s%s--xla_dump_to=%s --xla_dump_hlo_as_text --xla_dump_large_constants --xla_dump_hlo_module_re=.",
+                                            flags ? flags : "", flags && *flags ? " " : "", dump);
+    setenv("XLA_FLAGS", more, 1);
+}
+
 void tpu_programs_begin(void)
 {
     dump = g_dir_make_tmp("echelon-tpu-XXXXXX", NULL);
@@ -57,10 +68,7 @@ void tpu_programs_begin(void)
         return;
     maker = getpid();
     atexit(remove_dump);
-    const char *flags = getenv("XLA_FLAGS");
-    g_autofree char *more = g_strdup_printf("%s%s--xla_dump_to=%s --xla_dump_hlo_as_text --xla_dump_large_constants --xla_dump_hlo_module_re=.",
-                                            flags ? flags : "", flags && *flags ? " " : "", dump);
-    setenv("XLA_FLAGS", more, 1);
+    ask_for_dump();
 }
 
 /* The largest of the dumps that end so: the others are of modules that the compiler took out of the program. */
@@ -345,7 +353,8 @@ static PJRT_LoadedExecutable *load(PJRT_Executable *executable, const char *line
     if (!good || asked == 0 || asked > tpu_client.n) {
         *error = tpu_error(PJRT_INTERNAL, "echelon capture: %s",
                            asked > tpu_client.n ? "a program for more chips than there are (--gpus)"
-                                                : "the compiler's text of a program does not tell its arguments and results");
+                           : line               ? "the compiler's text of a program does not tell its arguments and results"
+                                                : "the compiler left no text of a program (XLA_FLAGS=--xla_dump_to is echelon's)");
         free_loaded(loaded);
         return NULL;
     }
@@ -369,6 +378,7 @@ PJRT_Error *tpu_Client_Compile(PJRT_Client_Compile_Args *args)
                                  .compile_options = args->compile_options,
                                  .compile_options_size = args->compile_options_size};
     g_mutex_lock(&compiling);
+    ask_for_dump();
     PJRT_Error *error = tpu_real->Compile(&compile);
     g_autofree char *refused = error ? tpu_error_text(error) : NULL;
     char *name;
