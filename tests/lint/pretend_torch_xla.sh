@@ -89,6 +89,7 @@ def main(index):
     t = xm.all_reduce(xm.REDUCE_SUM, t)
     torch_xla.sync()
     assert t.sum().item() == 0 and xr.world_size() == 4 and xr.global_ordinal() == index
+    assert xm.mesh_reduce("ordinals", index, sum) == 4 * index  # what this process says stands for all
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ def begin(finder, chip, devices, slice_):
         for name in ("torch_tpu._versioned_so_loader", "torch_tpu._internal.utils.hardware"):  # the first of its modules, and one that looks for chips
             finder.when(name, lambda module: _take_over(module, chip, devices, slice_), "this torch_tpu finds no TPU")
         finder.when("torch_xla._internal.tpu", lambda module: _take_over_xla(module, chip, devices, slice_), "this torch_xla finds no TPU")
+        finder.when("torch_xla.core.xla_model", _share, "this torch_xla's processes tell each other nothing")
         finder.when("torch.nn.parallel.distributed", _agree, "DistributedDataParallel finds that its processes have different models")
 
 
@@ -66,6 +67,12 @@ def _take_over_xla(module, chip, devices, slice_):
     for variable in ("XLA_IR_DEBUG", "XLA_HLO_DEBUG"):  # the line that each operator comes from
         os.environ.setdefault(variable, "1")
     _tell_steps("xla", lambda: sys.modules["torch_xla"]._XLAC._xla_wait_device_ops([]))
+
+
+def _share(module):
+    """What processes tell each other by collectives (losses, metrics, whether all are there): of the others it is what this one says."""
+    rendezvous = module.xla_rendezvous
+    module.xla_rendezvous = lambda payload=b"", *given, **named: [payload for _ in rendezvous(payload, *given, **named)]
 
 
 class _Reducer:
