@@ -99,7 +99,7 @@ EchBytes ech_kernel_product_vmem(const EchKernelShape *s, const EchKernelBlocks 
     double together = (double)MAX(blocks->batch, 1u), batch = c->batch > MAX(blocks->batch, 1u) ? buffers : 1;
     double rhs = s->rhs_hbm ? bn * (c->rhs_transposed ? bk_lanes : bk_rows) * taps * s->rhs_moved * (n_n * n_k > 1 ? buffers : batch) : 0;
     double lhs = s->lhs_hbm ? input * s->lhs_moved * (n_m * n_k > 1 || (n_n > 1 && n_m > 1) ? buffers : batch) : 0;
-    double out = s->out_hbm ? output * s->out_bits / 8 * (n_m * n_n > 1 ? 2 : batch) : 0;
+    double out = output * ((s->out_hbm ? s->out_bits / 8.0 : 0) + s->extra_moved) * (n_m * n_n > 1 ? 2 : batch);
     /* 32-bit results accumulate where they lie. */
     double accumulator = n_k > 1 && s->out_bits < 32 ? 4 * bm * bn : 0;
     EchKernelStaging blocks_of = {
@@ -128,7 +128,7 @@ EchBytes ech_kernel_windows_vmem(const EchKernelShape *s, const EchKernelWindows
     double buffers = w->buffers > 0 ? w->buffers : 2;
     double lhs = s->lhs_hbm ? MIN(input * s->lhs_moved, s->lhs_total * 2) * (steps / outer > 1 || s->c->batch > 1 ? (steps > 1 ? buffers : 1) : 1) : 0;
     double rhs = s->rhs_hbm ? kernel * s->rhs_moved * (outer > 1 || inner > 1 ? buffers : 1) : 0;
-    double out = s->out_hbm ? output * s->out_bits / 8 * (steps > 1 ? 2 : 1) : 0;
+    double out = output * ((s->out_hbm ? s->out_bits / 8.0 : 0) + s->extra_moved) * (steps > 1 ? 2 : 1);
     double accumulator = inner > 1 && s->out_bits < 32 ? 4 * output : 0;
     /* Of a batch every product is loaded anew; only what is transposed or kept in 32 bits is staged. */
     const EchKernelContraction *c = s->c;

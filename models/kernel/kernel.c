@@ -672,12 +672,15 @@ static EchKernelShape shape_of(const EchKernelModel *model, const EchKernel *ker
     /* Further operands are fetched with the result's blocks. */
     for (size_t i = 0; i < kernel->n_operands; i++)
         if (!is_fetched_with(kernel, i, kernel->lhs, ECH_KERNEL_SIDE_LHS) && !is_fetched_with(kernel, i, kernel->rhs, ECH_KERNEL_SIDE_RHS) &&
-            kernel->operands[i].rank > 0 && !on_chip(&kernel->operands[i]))
+            kernel->operands[i].rank > 0 && !on_chip(&kernel->operands[i])) {
             shape.extra_bytes += operand_bytes(kernel, i);
+            shape.extra_moved += is_product(c, &kernel->operands[i]) ? ech_layout_element_bits(&kernel->operands[i]) / 8.0 : 0;
+        }
     for (size_t i = 0; i < kernel->n_results; i++) {
         if (i == own || kernel->results[i].rank == 0 || at_hand(model, &kernel->results[i]))
             continue;
         shape.extra_bytes += result_bytes(kernel, i);
+        shape.extra_moved += is_product(c, &kernel->results[i]) ? ech_layout_element_bits(&kernel->results[i]) / 8.0 : 0;
         shape.more_hbm = true;
     }
     shape.out_registers = result_elements(kernel, own) / REGISTER;

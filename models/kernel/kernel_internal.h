@@ -38,6 +38,7 @@ typedef struct {
     uint64_t m_granule, n_granule; /**< Block sizes are multiples of these. */
     double rate;                   /**< Multiply-accumulates a cycle. */
     double extra_bytes;            /**< Of further operands and results. */
+    double extra_moved;            /**< Of those in HBM as large as the result, bytes of an element's place in a block: each has windows of its own. */
     double between, beside;        /**< Cycles of the arithmetic between several products, and of that which runs beside the units, of all steps. */
     double beside_lhs, beside_rhs; /**< Of the latter, what a side is computed by, done once. */
     double images;                 /**< Of a convolution, in a block. */

@@ -552,6 +552,32 @@ START_TEST(moves_cost)
 }
 END_TEST
 
+/* A weight's gradient with its update by momentum, of 4096 by 4096: weights and momentum come and go in windows of their own, and all windows have 32 MiB of a
+ * tpu7x (the cycles are libtpu 0.0.52's). */
+START_TEST(updates_cost)
+{
+    static const char text[] =
+        "HloModule update, is_scheduled=true\n\n"
+        "%updated (w: f32[4096,4096], m: f32[4096,4096], x: bf16[4096,4096], d: bf16[4096,4096]) -> (f32[4096,4096], f32[4096,4096]) {\n"
+        "  %w = f32[4096,4096]{1,0:T(8,128)} parameter(0)\n  %m = f32[4096,4096]{1,0:T(8,128)} parameter(1)\n"
+        "  %x = bf16[4096,4096]{1,0:T(8,128)(2,1)} parameter(2)\n  %d = bf16[4096,4096]{1,0:T(8,128)(2,1)} parameter(3)\n"
+        "  %p = bf16[4096,4096]{1,0:T(8,128)(2,1)} convolution(%x, %d), dim_labels=fb_io->bf\n"
+        "  %g = f32[4096,4096]{1,0:T(8,128)} convert(%p)\n  %decay = f32[]{:T(128)} constant(0.9)\n"
+        "  %b = f32[4096,4096]{1,0:T(8,128)} broadcast(%decay), dimensions={}\n  %k = f32[4096,4096]{1,0:T(8,128)} multiply(%m, %b)\n"
+        "  %a = f32[4096,4096]{1,0:T(8,128)} add(%g, %k)\n  %rate = f32[]{:T(128)} constant(-0.01)\n"
+        "  %c = f32[4096,4096]{1,0:T(8,128)} broadcast(%rate), dimensions={}\n  %s = f32[4096,4096]{1,0:T(8,128)} multiply(%a, %c)\n"
+        "  %n = f32[4096,4096]{1,0:T(8,128)} add(%w, %s)\n"
+        "  ROOT %t = (f32[4096,4096]{1,0:T(8,128)}, f32[4096,4096]{1,0:T(8,128)}) tuple(%n, %a)\n}\n\n"
+        "ENTRY %main (w.1: f32[4096,4096], m.1: f32[4096,4096], x.1: bf16[4096,4096], d.1: bf16[4096,4096]) -> (f32[4096,4096], f32[4096,4096]) {\n"
+        "  %w.1 = f32[4096,4096]{1,0:T(8,128)} parameter(0)\n  %m.1 = f32[4096,4096]{1,0:T(8,128)} parameter(1)\n"
+        "  %x.1 = bf16[4096,4096]{1,0:T(8,128)(2,1)} parameter(2)\n  %d.1 = bf16[4096,4096]{1,0:T(8,128)(2,1)} parameter(3)\n"
+        "  ROOT %update = (f32[4096,4096]{1,0:T(8,128)}, f32[4096,4096]{1,0:T(8,128)}) fusion(%w.1, %m.1, %x.1, %d.1), kind=kOutput, calls=%updated\n}\n";
+    g_autoptr(EchProgram) program = ech_test_program(text, "tpu7x");
+    EchKernelCost cost = check_cycles(program, "update", "tpu7x", 2.2, true, 528648, 0.05);
+    ck_assert_uint_le(cost.vmem, UINT64_C(32) << 20);
+}
+END_TEST
+
 /* Windows of our own for what libtpu 0.0.52 cuts so: a maximum of rows on chip, a broadcast on chip into tiles of two rows, and the gradient of weights over
  * 64 positions of 4096 rows whose side another product makes. And a mask of rows, filled in lane by lane twice, in the compiler's windows. */
 static const char cut[] =
@@ -1355,6 +1381,7 @@ int main(void)
     tcase_add_test(tests, functions_cost);
     tcase_add_loop_test(tests, narrow_costs, 0, 2);
     tcase_add_loop_test(tests, moves_cost, 0, 7);
+    tcase_add_test(tests, updates_cost);
     tcase_add_loop_test(tests, cut_costs, 0, 4);
     tcase_add_loop_test(tests, small_costs, 0, 3);
     tcase_add_loop_test(tests, window_costs, 0, 10);
