@@ -62,7 +62,7 @@ typedef struct {
     EchId until;       /* There, too: where what computes has waited for who reads it on other queues, at the latest. */
     EchId region;      /* Slices: the LOOP whose iterations take one each. */
     EchId first, last; /* Slices: the first and last op of the body that use it. */
-    EchBytes bytes;    /* Of a slice, the largest. */
+    EchBytes bytes;    /* Of what an iteration takes; else the largest use. */
     EchTime begin, end;
     bool slices, reads, writes; /* reads: before it is written, or around what is written. */
 } Event;
@@ -245,6 +245,14 @@ static void find_waiters(Pass *p)
     }
 }
 
+/* What an iteration of a loop takes of an array, in slices: its kernels may share a slice (weights and their gradients' readers), or each have one of its own
+ * (keys and values, stacked together), so no less than the @largest, and no more than @all of them or the iteration's share of the array. */
+static EchBytes taken_of(const EchSurvey *s, EchId region, EchBytes whole, EchBytes largest, EchBytes all)
+{
+    EchBytes share = whole / MAX(s->ops[region].bytes, 1u);
+    return MAX(largest, MIN(all, share));
+}
+
 /* The next uses of @a from use *at on, which is moved past them. */
 static Event next_event(const Pass *p, const Array *a, uint32_t *at)
 {
@@ -253,6 +261,7 @@ static Event next_event(const Pass *p, const Array *a, uint32_t *at)
     EchId level_op = ech_survey_at_level(s, p->users.op[*at], a->level);
     Event e = {.op = level_op, .until = level_op, .region = s->region[p->users.op[*at]], .first = p->users.op[*at]};
     bool loop = s->ops[level_op].kind == ECH_OP_LOOP;
+    EchBytes all = 0;
     e.slices = loop;
     for (; *at < p->users.first[a->buffer + 1] && ech_survey_at_level(s, p->users.op[*at], a->level) == level_op; (*at)++) {
         EchId op = p->users.op[*at];
@@ -262,12 +271,14 @@ static Event next_event(const Pass *p, const Array *a, uint32_t *at)
         e.reads |= (reads && !e.writes) || (!loop && writes && bytes < whole);
         e.writes |= writes;
         e.bytes = MAX(e.bytes, bytes);
+        all = ech_bytes_add(all, bytes);
         /* What is written leaves by a copy, which waits for who wrote it. */
         e.until = writes ? e.until : MAX(e.until, done_at(p, op, a->level));
         e.last = MAX(e.last, e.slices && !writes ? ech_survey_after(s, done_at(p, op, e.region)) - 1 : op);
     }
     /* What a loop writes of a whole array in parts keeps the rest of it. */
     e.reads |= loop && !e.slices && e.bytes < whole;
+    e.bytes = e.slices ? taken_of(s, e.region, whole, e.bytes, all) : e.bytes;
     e.begin = s->clock[level_op];
     e.end = loop ? s->clock[s->end[level_op]] : e.begin + ech_survey_length(s, level_op);
     e.end = MAX(e.end, s->clock[e.until]);

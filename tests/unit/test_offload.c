@@ -272,6 +272,28 @@ START_TEST(stack)
 }
 END_TEST
 
+/* Two kernels of a loop that take slices of one array: the same where more would be more than the array has, else one each, as keys and values that are
+ * stacked together. */
+START_TEST(slices_apart)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    const EchBytes each = _i == 0 ? GB / 10 : GB / 20;
+    EchId cache = ech_test_buffer(b, "cache", GB, ECH_ROLE_PARAMETER, true), layers = ech_test_loop(b, 10);
+    ech_test_kernel(b, 0, cache, ECH_READ, each);
+    ech_test_kernel(b, 0, cache, ECH_READ, each);
+    ech_test_close_loop(b, layers);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {"offload:what=arguments,idle=0", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), GB / 10);
+    for (size_t i = 0; i < run->n_links; i++)
+        ck_assert_uint_eq(run->links[i].forward, GB);
+}
+END_TEST
+
 /* Used whole by a loop: fetched once before it. It stands on the device until the loop is over, and then no more. */
 START_TEST(whole_in_loop)
 {
@@ -860,6 +882,7 @@ int main(void)
     tcase_add_test(tcase, at_home);
     tcase_add_test(tcase, read_before_its_slices);
     tcase_add_test(tcase, stack);
+    tcase_add_loop_test(tcase, slices_apart, 0, 2);
     tcase_add_test(tcase, whole_in_loop);
     tcase_add_test(tcase, other_queues);
     tcase_add_test(tcase, sent_on);
