@@ -611,6 +611,14 @@ static bool is_product(const EchKernelContraction *c, const EchLayout *result)
     return result->rank > 0 && (double)ech_layout_elements(result) == (double)c->batch * (double)c->m * (double)c->n;
 }
 
+/* Whether a result is the contraction's: of its elements, or written in a slice that has them (what a loop stacks), padded. */
+static bool holds_product(const EchKernel *kernel, size_t i)
+{
+    const EchKernelContraction *c = &kernel->contraction;
+    double product = (double)c->batch * (double)c->m * (double)c->n, written = result_elements(kernel, i);
+    return is_product(c, &kernel->results[i]) || (kernel->results[i].rank > 0 && written >= product && written < 2 * product);
+}
+
 /* Whether a ragged product sums up over the rows of each group: the gradient of what they were multiplied with. The compiler counts both of its sides as
  * fetched from HBM for every block, wherever they lie (libtpu 0.0.52, ten on v5e). */
 static bool sums_rows(const EchKernelContraction *c, const EchKernelWindows *w)
@@ -625,7 +633,7 @@ static EchKernelShape shape_of(const EchKernelModel *model, const EchKernel *ker
     size_t own = 0;
     /* a fused product may also return a reduction, a mask or what a collective brings: its own fits, or is widest */
     for (size_t i = 1; i < kernel->n_results; i++) {
-        bool fits = is_product(c, &kernel->results[i]), fitted = is_product(c, &kernel->results[own]);
+        bool fits = holds_product(kernel, i), fitted = holds_product(kernel, own);
         double more = result_elements(kernel, i), most = result_elements(kernel, own);
         bool wider = more > most || (more >= most && ech_layout_element_bits(&kernel->results[i]) > ech_layout_element_bits(&kernel->results[own]));
         if (fits != fitted ? fits : wider)

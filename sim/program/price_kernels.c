@@ -884,7 +884,7 @@ static EchBytes bytes_written(const EchProgram *program, EchId id, unsigned dept
     const EchInstruction *at = &program->instructions[id];
     if (at->opcode == ECH_HLO_DYNAMIC_UPDATE_SLICE && at->n_operands > 1)
         return shape_bytes(program, ech_program_operand(program, at, 1));
-    if (at->opcode == ECH_HLO_PARAMETER && depth > 0) /* rides through */
+    if (depth > 0 && (at->opcode == ECH_HLO_PARAMETER || ech_hlo_class((EchHlo)at->opcode) == ECH_CLASS_COLLECTIVE)) /* rides through, or along */
         return 0;
     if (at->opcode == ECH_HLO_SCATTER && at->n_operands > 2)
         return shape_bytes(program, ech_program_operand(program, at, at->n_operands - 1u));

@@ -578,6 +578,38 @@ START_TEST(updates_cost)
 }
 END_TEST
 
+/* A gradient put into its slice of a stack, while a collective of larger arrays rides along: that is the collective's own affair (an FSDP step by libtpu
+ * 0.0.51; before, 6.4 times as long by its windows). */
+START_TEST(rides_along)
+{
+    g_autoptr(EchProgram) program = ech_test_program(
+        "HloModule rides, is_scheduled=true\n\n"
+        "%body (b: bf16[32,1024,768], w: bf16[32,1024,3072], s: f32[12,768,192], i: s32[], d: bf16[32,1024,192], x: bf16[32,1024,768]) -> "
+        "(f32[12,768,192], bf16[32,1024,768], bf16[32,1024,3072], bf16[32,1024,3072]) {\n"
+        "  %b = bf16[32,1024,768]{2,1,0:T(8,128)(2,1)S(1)} parameter(0)\n  %w = bf16[32,1024,3072]{2,1,0:T(8,128)(2,1)} parameter(1)\n"
+        "  %s = f32[12,768,192]{1,2,0:T(8,128)} parameter(2)\n  %i = s32[]{:T(128)S(6)} parameter(3)\n"
+        "  %d = bf16[32,1024,192]{1,2,0:T(8,128)(2,1)} parameter(4)\n  %x = bf16[32,1024,768]{1,2,0:T(8,128)(2,1)} parameter(5)\n"
+        "  %p = bf16[768,192,1]{0,1,2:T(8,128)(2,1)} convolution(%x, %d), window={size=32}, dim_labels=0fb_0io->bf0\n"
+        "  %q = bf16[1,768,192]{1,2,0:T(8,128)(2,1)} bitcast(%p)\n  %g = f32[1,768,192]{1,2,0:T(8,128)} convert(%q)\n"
+        "  %z = s32[]{:T(128)} constant(0)\n"
+        "  %u = f32[12,768,192]{1,2,0:T(8,128)} dynamic-update-slice(%s, %g, %i, %z, %z)\n"
+        "  %a = bf16[32,1024,3072]{2,1,0:T(8,128)(2,1)} all-gather(%b), channel_id=1, replica_groups={{0,1,2,3}}, dimensions={2}, use_global_device_ids=true\n"
+        "  ROOT %t = (f32[12,768,192]{1,2,0:T(8,128)}, bf16[32,1024,768]{2,1,0:T(8,128)(2,1)S(1)}, bf16[32,1024,3072]{2,1,0:T(8,128)(2,1)}, "
+        "bf16[32,1024,3072]{2,1,0:T(8,128)(2,1)}) tuple(%u, %b, %w, %a)\n}\n\n"
+        "ENTRY %main (b.1: bf16[32,1024,768], w.1: bf16[32,1024,3072], s.1: f32[12,768,192], i.1: s32[], d.1: bf16[32,1024,192], x.1: bf16[32,1024,768]) -> "
+        "(f32[12,768,192], bf16[32,1024,768], bf16[32,1024,3072], bf16[32,1024,3072]) {\n"
+        "  %b.1 = bf16[32,1024,768]{2,1,0:T(8,128)(2,1)S(1)} parameter(0)\n  %w.1 = bf16[32,1024,3072]{2,1,0:T(8,128)(2,1)} parameter(1)\n"
+        "  %s.1 = f32[12,768,192]{1,2,0:T(8,128)} parameter(2)\n  %i.1 = s32[]{:T(128)S(6)} parameter(3)\n"
+        "  %d.1 = bf16[32,1024,192]{1,2,0:T(8,128)(2,1)} parameter(4)\n  %x.1 = bf16[32,1024,768]{1,2,0:T(8,128)(2,1)} parameter(5)\n"
+        "  ROOT %gradient = (f32[12,768,192]{1,2,0:T(8,128)}, bf16[32,1024,768]{2,1,0:T(8,128)(2,1)S(1)}, bf16[32,1024,3072]{2,1,0:T(8,128)(2,1)}, "
+        "bf16[32,1024,3072]{2,1,0:T(8,128)(2,1)}) fusion(%b.1, %w.1, %s.1, %i.1, %d.1, %x.1), kind=kOutput, calls=%body, "
+        "backend_config={\"window_config\":{\"kernel_window_bounds\":[\"16\",\"24\",\"1\"],\"output_window_bounds\":[\"1\",\"24\",\"6\"],"
+        "\"input_window_bounds\":[\"16\",\"96\",\"1\"],\"iteration_bounds\":[\"1\",\"1\",\"1\",\"2\",\"8\"],\"buffering_level\":\"2\"}}\n}\n",
+        "tpu-v5e");
+    check_cycles(program, "gradient", "tpu-v5e", 1.5, _i == 1, 193563, 0.03);
+}
+END_TEST
+
 /* Windows of our own for what libtpu 0.0.52 cuts so: a maximum of rows on chip, a broadcast on chip into tiles of two rows, and the gradient of weights over
  * 64 positions of 4096 rows whose side another product makes. And a mask of rows, filled in lane by lane twice, in the compiler's windows. */
 static const char cut[] =
@@ -1382,6 +1414,7 @@ int main(void)
     tcase_add_loop_test(tests, narrow_costs, 0, 2);
     tcase_add_loop_test(tests, moves_cost, 0, 7);
     tcase_add_test(tests, updates_cost);
+    tcase_add_loop_test(tests, rides_along, 0, 2);
     tcase_add_loop_test(tests, cut_costs, 0, 4);
     tcase_add_loop_test(tests, small_costs, 0, 3);
     tcase_add_loop_test(tests, window_costs, 0, 10);
