@@ -1116,7 +1116,58 @@ static char *lines_of(const EchResult *result)
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
 
-/* What softmax makes in modules that attend by themselves, in bytes of what hbm holds at its fullest. */
+/* Whether an instruction of @program that is given an array of @count elements is one of softmax's: its exponentials, or its sums. */
+static bool is_in_softmax(const EchProgram *program, uint64_t count, bool sums)
+{
+    for (EchId i = 0; i < program->n_instructions; i++) {
+        const EchInstruction *at = &program->instructions[i];
+        bool is = sums ? at->opcode == ECH_HLO_REDUCE || at->opcode == ECH_HLO_REDUCE_WINDOW : at->opcode == ECH_HLO_EXPONENTIAL;
+        if (is && at->n_operands > 0 && program->shapes[program->instructions[ech_program_operand(program, at, 0)].shape].count == count)
+            return true;
+    }
+    return false;
+}
+
+/* Elements of each array of attention's scores that a compiled program makes, uint64_t: of products in batches, at least twice as large as either side, of
+ * which a softmax is taken. */
+static GArray *scores_of(const EchProgram *program)
+{
+    GArray *counts = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    for (EchId i = 0; i < program->n_instructions; i++) {
+        const EchInstruction *at = &program->instructions[i];
+        EchDtype dtype;
+        if ((at->opcode != ECH_HLO_DOT && at->opcode != ECH_HLO_CONVOLUTION) || at->n_operands != 2 || program->shapes[at->shape].is_tuple ||
+            ech_program_product(program, i, 0, &dtype) != ECH_PRODUCT_BATCH)
+            continue;
+        uint64_t count = program->shapes[at->shape].count;
+        bool larger = true, known = false;
+        for (uint32_t k = 0; k < 2; k++)
+            larger &= count / 2 >= program->shapes[program->instructions[ech_program_operand(program, at, k)].shape].count;
+        for (guint k = 0; k < counts->len; k++)
+            known |= g_array_index(counts, uint64_t, k) == count;
+        if (larger && !known && is_in_softmax(program, count, false) && is_in_softmax(program, count, true))
+            g_array_append_val(counts, count);
+    }
+    return counts;
+}
+
+/* Whether an array, of the shape that @text says, is of so many elements, or a stack of such. */
+static bool is_of_counts(const char *text, const GArray *counts)
+{
+    EchLayout layout;
+    size_t used;
+    if (!ech_layout_parse(text, strlen(text), &layout, &used, NULL))
+        return false;
+    uint64_t elements = ech_layout_elements(&layout), layers = layout.rank > 1 ? layout.dims[0] : 1;
+    bool is = false;
+    for (guint k = 0; k < counts->len && elements > 0; k++) {
+        uint64_t count = g_array_index(counts, uint64_t, k);
+        is |= elements == count || (elements / layers == count && elements % layers == 0);
+    }
+    return is;
+}
+
+/* What softmax makes in PyTorch's modules that attend by themselves, or in a compiled program, in bytes of what hbm holds at its fullest. */
 static EchBytes scores_held(const EchResult *result)
 {
     const EchTrace *trace = result->trace;
@@ -1133,9 +1184,13 @@ static EchBytes scores_held(const EchResult *result)
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
             is_score[ech_trace_uses(trace)[u].buffer] |= ech_trace_uses(trace)[u].access == ECH_WRITE;
     }
+    g_autoptr(GArray) counts = result->program ? scores_of(result->program) : NULL;
     EchBytes bytes = 0;
-    for (size_t i = 0; i < n; i++)
-        bytes = ech_bytes_add(bytes, is_score[holders[i].buffer] ? holders[i].bytes : 0);
+    for (size_t i = 0; i < n; i++) {
+        const EchBuffer *buffer = &ech_trace_buffers(trace)[holders[i].buffer];
+        bool compiled = counts && buffer->role == ECH_ROLE_TEMPORARY && is_of_counts(ech_trace_string(trace, buffer->shape), counts);
+        bytes = ech_bytes_add(bytes, compiled || is_score[holders[i].buffer] ? holders[i].bytes : 0);
+    }
     return bytes;
 }
 
@@ -1218,7 +1273,10 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
     if (lines)
         g_ptr_array_add(said, g_strdup(lines));
     if (a->attends)
-        g_ptr_array_add(said, g_strdup_printf("Softmax makes %s of that, of all pairs of positions: " ECH_TORCH_SDPA " keeps no such array.", scores));
+        g_ptr_array_add(said, g_strdup_printf("Softmax makes %s of that, of all pairs of positions: %s keeps no such array.", scores,
+                                              a->pytorch                              ? ECH_TORCH_SDPA
+                                              : program->platform == ECH_PLATFORM_TPU ? "jax.experimental.pallas.ops.tpu.splash_attention"
+                                                                                      : "jax.nn.dot_product_attention(implementation=\"cudnn\")"));
     const char *went_on = ech_member_text(here, "went_on_when_captured");
     if (went_on)
         g_ptr_array_add(said, g_strdup(went_on));
@@ -1341,7 +1399,8 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     }
     g_autoptr(JsonNode) roomy_node = NULL;
     g_autofree char *lines = advice->base.fits ? lines_of(result) : NULL, *parts = advice->base.fits ? parts_of(result) : NULL;
-    EchBytes scores = advice->base.fits && a->pytorch ? scores_held(result) : 0;
+    bool attention = a->pytorch || (a->xla && !ech_device_is_amd(result->device));
+    EchBytes scores = advice->base.fits && attention ? scores_held(result) : 0;
     if (!advice->base.fits) {
         EchCase *roomy = vary_memory(a->base, ROOMY, error);
         g_autoptr(EchResult) whole = roomy ? ech_experiment_run_case(a->experiment, roomy, error) : NULL;
@@ -1351,7 +1410,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
         roomy_node = json_of(whole);
         lines = lines_of(whole);
         parts = parts_of(whole);
-        scores = a->pytorch ? scores_held(whole) : 0;
+        scores = attention ? scores_held(whole) : 0;
         EchBytes planned = advice->base.hbm;
         bool compiled = ech_member_bool(ech_member_object(ech_member_object(json_node_get_object(node), "needs"), "hbm"), "planned");
         advice->base = run_of(a, json_node_get_object(roomy_node));

@@ -7,6 +7,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It takes 1.08 ms. Its critical path: latency inside kernels 81 %, hbm port 11 %, overhead 7 %.
   It needs 123 MiB of hbm; at its fullest that holds 100 MiB kept for later use, 16.0 MiB temporaries in use, 6.50 MiB arguments.
   Its temporaries then, by line of the program: gpt_step.py:32 (58 MiB), gpt_step.py:30 (24.6 MiB), gpt_step.py:21 (9 MiB), gpt_step.py:41 (8.00 MiB), gpt_step.py:26 (7.50 MiB), and others.
+  Softmax makes 111 MiB of that, of all pairs of positions: jax.nn.dot_product_attention(implementation="cudnn") keeps no such array.
 
                                                 hbm      host     time  relative
   as it is                                  123 MiB         -  1.08 ms         -
@@ -14,7 +15,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   What would make it fit
    1  make again what needs no product     56.6 MiB         -   911 us    x0.847
    2  make activations again               31.6 MiB         -  1.08 ms    x1.007
-   3  products on host, the rest again     34.8 MiB    16 MiB  1.19 ms    x1.108
+   3  products on host, the rest again     35.3 MiB    16 MiB  1.27 ms    x1.181
   (of what is made again there are at once at most: 16 KiB by 1, 7.52 MiB by 2, 5.88 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
 
   What would run as it is, with what has no room on the host
@@ -56,20 +57,21 @@ $ echelon advise --trace traces/gpt_everything.v6e --device tpu-v6e --jobs 2
 gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
 
   It fits. 31.2 MiB of 31.2 GiB of hbm are needed: what needing less would cost.
-  It takes 312 us. Its critical path: vector unit 43 %, matrix unit 21 %, overhead 20 %.
+  It takes 318 us. Its critical path: vector unit 42 %, overhead 22 %, matrix unit 21 %.
   It needs 31.2 MiB of hbm; at its fullest that holds 18 MiB kept for later use, 6.51 MiB arguments, 4.00 MiB leaving for vector.
   It needs 95.8 MiB of vector; at its fullest that holds 79.3 MiB kept for later use, 10 MiB temporaries in use, 5.50 MiB from hbm, kept for later use.
   Its temporaries then, by line of the program: gpt_step.py:32 (10 MiB), gpt_step.py:26 (5.50 MiB), gpt_step.py:22 (4 MiB), gpt_step.py:41 (2.00 MiB), gpt_step.py:30 (2 MiB), and others.
+  Softmax makes 22 MiB of that, of all pairs of positions: jax.experimental.pallas.ops.tpu.splash_attention keeps no such array.
 
                                                 hbm      host     time  relative
-  as it is                                 31.2 MiB         -   312 us         -
+  as it is                                 31.2 MiB         -   318 us         -
 
   What would save some
-   1  make activations again               14.5 MiB         -   311 us    x0.996
-   2  products on host, the rest again     24.5 MiB     8 MiB   753 us    x2.414
+   1  make activations again               14.5 MiB         -   323 us    x1.015
+   2  products on host, the rest again     24.5 MiB     8 MiB   759 us    x2.387
 
   What may
-   3  arguments on host, layer by layer    25.0 MiB  5.50 MiB   714 us    x2.288
+   3  arguments on host, layer by layer    25.0 MiB  5.50 MiB   720 us    x2.264
   (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host", shardings), 'echelon capture --pretend tpu-v6e -o asked -- python train.py' tells what it needs then (large programs: compile.py --no-codegen tells the memory, long before the compiler is done).
 
@@ -90,9 +92,9 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
     arguments on host: XLA brings stacked arrays back whole, all at once, and needs as much as without, or more; 'layer by layer' it does not
 $ echelon advise traces/published_steps/llama3.1-70b.v6e-128.hlo.txt.gz --device tpu-v5e | sed -n '/larger device/,/^$/p'
   As it is, on a larger device
-   2  tpu-v6e                              24.7 GiB    90 GiB   34.1 s    x0.286
-   3  tpu7x                                24.7 GiB    90 GiB   25.1 s    x0.211
-   4  tpu-8i                               24.7 GiB    90 GiB   47.8 s    x0.400
+   2  tpu-v6e                              24.7 GiB    90 GiB   34.3 s    x0.274
+   3  tpu7x                                24.7 GiB    90 GiB   25.4 s    x0.203
+   4  tpu-8i                               24.7 GiB    90 GiB   47.8 s    x0.382
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4GiB | head -n 4
 gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
