@@ -87,7 +87,7 @@ enum { WORTH = 100 };
 static const char again_whole[] = "remat_and_arguments", again_by_layer[] = "remat_and_arguments_by_layer";
 static const char fetched_later[] = "schedule"; /* of what waits on the host already */
 static const char parts_in_turn[] = "parts_in_turn", weights_ahead[] = "weights_ahead";
-static const char remat[] = "remat", remat_cheap[] = "remat_cheap", offload_products[] = "offload_products";
+static const char remat[] = "remat", remat_cheap[] = "remat_cheap", remat_between[] = "remat_between", offload_products[] = "offload_products";
 
 #define JAX_CHECKPOINT "jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False"
 #define JAX_NO_POLICY "jax.checkpoint(block) without the policy that it has, or with one that keeps less"
@@ -192,6 +192,15 @@ static const Measure measures[] = {
     {"remat_blocks", "checkpoint each block", {BLOCKS, NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT, NULL, ALWAYS},
     {blocks_cheap, "checkpoint each, keep its products", {BLOCKS ",products=false", NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT KEEPING_PRODUCTS, NULL, ALWAYS},
     {remat_cheap, "make again what needs no product", {"remat:products=false", NULL}, 1, NULL, JAX_POLICY "dots_saveable)", NULL, NULL, ALWAYS},
+    {remat_between,
+     "keep products of weights alone",
+     {"remat:keep=" ECH_PRODUCTS, NULL},
+     0,
+     NULL,
+     JAX_POLICY "dots_with_no_batch_dims_saveable)",
+     NULL,
+     NULL,
+     ALWAYS},
     {remat, "make activations again", {"remat", NULL}, 1, NULL, JAX_CHECKPOINT, TORCH_PARTS, NULL, ALWAYS},
     {offload_products,
      "products on host, the rest again",
@@ -878,6 +887,27 @@ static bool is_near(const Advise *a, const EchAdviceRow *row)
     return strcmp(row->name, remat) == 0 && (hbm <= available || (within && base > hbm && base - hbm > hbm - available));
 }
 
+/* Whether a measure is a policy of jax.checkpoint that keeps products on the device. */
+static bool is_policy(const char *measure)
+{
+    return strcmp(measure, remat_cheap) == 0 || strcmp(measure, remat_between) == 0;
+}
+
+/* Where no product has batch dimensions both policies keep the same: one row says so. */
+static void drop_alike(Advise *a)
+{
+    const EchAdviceRow *cheap = NULL;
+    for (guint i = 0; i < a->trials->len; i++) {
+        const EchAdviceRow *row = &g_array_index(a->trials, Trial, i).row;
+        if (strcmp(row->name, remat_cheap) == 0)
+            cheap = row;
+        if (cheap && strcmp(row->name, remat_between) == 0 && row->run.hbm == cheap->run.hbm && row->run.makespan == cheap->run.makespan) {
+            g_array_remove_index(a->trials, i);
+            return;
+        }
+    }
+}
+
 /* What a policy of jax.checkpoint neither keeps nor sends to the host is made again, and the compiler fuses anew; the passes have the kernels that there are,
  * which make what could be made again along with what is kept. So a policy may do where checkpointing without one does. */
 static void allow_policies(Advise *a)
@@ -891,7 +921,7 @@ static void allow_policies(Advise *a)
     const double most = POLICY_MARGIN * (double)a->advice->available;
     for (guint i = 0; enough && i < a->trials->len; i++) {
         EchAdviceRow *row = &g_array_index(a->trials, Trial, i).row;
-        bool policy = strcmp(row->name, remat_cheap) == 0 || strcmp(row->name, offload_products) == 0;
+        bool policy = is_policy(row->name) || strcmp(row->name, offload_products) == 0;
         row->run.narrow |= policy && (double)row->run.hbm <= most && !row->run.fits && !row->nothing && !row->error;
     }
 }
@@ -976,7 +1006,7 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL;
     if (a->xla && a->remade && strcmp(m->name, remat_cheap) == 0)
         return NULL; /* its policy would forbid what the compiler made again by itself */
-    if (a->xla && a->again >= 0 && (strcmp(m->name, remat_cheap) == 0 || (a->again >= MOST_AGAIN && g_str_has_prefix(first, remat))))
+    if (a->xla && a->again >= 0 && (is_policy(m->name) || (a->again >= MOST_AGAIN && g_str_has_prefix(first, remat))))
         return NULL; /* its own checkpoints do that, or keep less */
     if (a->xla && a->advice->forward && g_str_has_prefix(first, remat))
         return NULL; /* jax.checkpoint keeps less for a backward pass */
@@ -1653,6 +1683,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char 
     }
     ok = ok && learn_needs(&a, error) && (advice->batch == 0 || find_batch(&a, error));
     if (ok) {
+        drop_alike(&a);
         allow_policies(&a);
         allow_parts(&a);
         take_rows(&a, result->device);

@@ -14,27 +14,30 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
 
   What would make it fit
    1  make again what needs no product     56.6 MiB         -   911 us    x0.847
-   2  make activations again               31.6 MiB         -  1.08 ms    x1.007
-   3  products on host, the rest again     35.3 MiB    16 MiB  1.27 ms    x1.181
-  (of what is made again there are at once at most: 16 KiB by 1, 7.52 MiB by 2, 5.88 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
+   2  keep products of weights alone       48.4 MiB         -  1.01 ms    x0.938
+   3  make activations again               31.6 MiB         -  1.08 ms    x1.007
+   4  products on host, the rest again     35.3 MiB    16 MiB  1.27 ms    x1.181
+  (of what is made again there are at once at most: 16 KiB by 1, 5.88 MiB by 2, 7.52 MiB by 3, 5.88 MiB by 4; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
 
   What would run as it is, with what has no room on the host
-   4  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x12.470
+   5  unified memory, paged on demand       100 MiB  22.7 MiB  13.4 ms   x12.470
 
   What would not be enough
-   5  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
+   6  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
   How a program says so
    1  jax.checkpoint(block, policy=jax.checkpoint_policies.dots_saveable)
-   2  jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False
-   3  jax.checkpoint(block, policy=jax.checkpoint_policies.offload_dot_with_no_batch_dims("device", "pinned_host")), and convolutions by name: save_and_offload_only_these_names with jax.ad_checkpoint.checkpoint_name
-   4  TF_FORCE_UNIFIED_MEMORY=true and XLA_CLIENT_MEM_FRACTION above 1
+   2  jax.checkpoint(block, policy=jax.checkpoint_policies.dots_with_no_batch_dims_saveable)
+   3  jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False
+   4  jax.checkpoint(block, policy=jax.checkpoint_policies.offload_dot_with_no_batch_dims("device", "pinned_host")), and convolutions by name: save_and_offload_only_these_names with jax.ad_checkpoint.checkpoint_name
+   5  TF_FORCE_UNIFIED_MEMORY=true and XLA_CLIENT_MEM_FRACTION above 1
 
   What to add to 'echelon run', which tells the arrays
    1  --set device.memories.hbm.available=100MiB --pass remat:products=false,memory=100MiB
-   2  --set device.memories.hbm.available=100MiB --pass remat:memory=100MiB
-   3  --set device.memories.hbm.available=100MiB --pass remat:keep=products --pass offload:what=activations,idle=0,above=64KiB,names=products --pass schedule
-   4  --set device.memories.hbm.available=100MiB --set replay.unified_memory=true
+   2  --set device.memories.hbm.available=100MiB --pass remat:keep=products
+   3  --set device.memories.hbm.available=100MiB --pass remat:memory=100MiB
+   4  --set device.memories.hbm.available=100MiB --pass remat:keep=products --pass offload:what=activations,idle=0,above=64KiB,names=products --pass schedule
+   5  --set device.memories.hbm.available=100MiB --set replay.unified_memory=true
 
   A smaller batch, a shorter sequence, or a smaller type, is another program: capture that as you captured this ('echelon capture --find' looks for the largest that fits).
 
@@ -48,8 +51,9 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | s
    3  products on host, the rest again     27.6 MiB    16 MiB        -         -
    4  activations again or all on host     28.6 MiB     2 MiB        -         -
    5  make activations again               31.5 MiB         -        -         -
-   6  make again what needs no product     56.6 MiB         -        -         -
-   7  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
+   6  keep products of weights alone       48.4 MiB         -        -         -
+   7  make again what needs no product     56.6 MiB         -        -         -
+   8  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --memory 60MiB | grep -c -- '--pass schedule'
 1
@@ -126,6 +130,8 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    8  --set device.memories.hbm.available=4352MiB --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,above=1
    9  --set device.memories.hbm.available=4352MiB --set replay.unified_memory=true
 
+$ echelon advise traces/keras_cnn.h100 --device h100-sxm | grep -cE '^ +[0-9]+  (make again what needs|keep products of)'
+1
 $ echelon advise traces/keras_cnn.h100 --device h100-sxm --memory 70MiB | sed -n '/make it fit/,/^$/p'
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 2GiB --json | sed -n '/"activations on host, overlapped"/,/hbm_bytes/p'
       "does" : "activations on host, overlapped",
@@ -217,8 +223,9 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 29MiB | s
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host", shardings), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   What would not be enough
-   6  make again what needs no product     56.6 MiB         -        -         -
-   7  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
+   6  keep products of weights alone       48.4 MiB         -        -         -
+   7  make again what needs no product     56.6 MiB         -        -         -
+   8  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
 $ sed '/^summary/d' tests/golden/data/small.yaml >$T/bare.yaml; COLUMNS=80 echelon advise tests/golden/data/recorded.ech --device $T/bare.yaml | head -2; cp tests/golden/data/recorded.ech $T/$(printf 'a-long-name-%.0s' 1 2 3 4 5 6 7).ech; COLUMNS=60 echelon advise $T/a-long*.ech --device tests/golden/data/small.yaml | head -3
 recorded on small
@@ -234,7 +241,8 @@ $ echelon advise traces/data_parallel_whole.v5e --device tpu-v5e --memory 700MiB
   What would not be enough
    3  make activations again               1.08 GiB         -        -         -
    4  products on host, the rest again     1.08 GiB    88 MiB        -         -
-   5  make again what needs no product     1.12 GiB         -        -         -
+   5  keep products of weights alone       1.10 GiB         -        -         -
+   6  make again what needs no product     1.12 GiB         -        -         -
 
 $ zcat traces/gpt_pytorch_measures.h100/checkpoint.pretend.gz | awk '/^name /{n = $2} /^end$/{printf "name %d \"echelon with: checkpoint=blocks.*\"\nmark %s 1 %d\nname %d \"echelon with: fused\"\nmark %s 1 %d\n", n + 1, at, n + 1, n + 2, at, n + 2} {at = $2} 1' > $T/with.7.pretend; echelon run --trace $T/with.7.pretend --device h100-sxm | grep 'captured with'
   - it was captured with checkpoint=blocks.*,fused, which the program does not have itself (echelon capture --with)
