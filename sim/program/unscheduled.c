@@ -540,14 +540,16 @@ static void turn_sums(EchGraph *g, EchId id)
     }
 }
 
-/* Dimensions of 1 lie outside of the others, where they would be rows or lanes: in products, and in reshapes that move nothing then (a group of one query a
- * head, as jax.nn.dot_product_attention has it: libtpu 0.0.52, v5e and v6e). */
+/* Dimensions of 1 lie outside of the others, where they would be rows or lanes: in products, in reshapes that move nothing then (a group of one query a
+ * head, as jax.nn.dot_product_attention has it: libtpu 0.0.52, v5e and v6e), and in what the text turns round with them (the same, transposed: scores took 128
+ * times as much). */
 static void put_ones_outside(EchGraph *g, EchId id)
 {
     const EchInstruction *i = ech_graph_node(g, id);
     const EchLayout *own = ech_graph_layout(g, id);
-    if (g->generation == 0 || (i->opcode != ECH_HLO_DOT && i->opcode != ECH_HLO_RESHAPE) || !own || own->rank < 3 || own->bits == 0 || !is_row_major(own) ||
-        (own->dims[own->order[0]] != 1 && own->dims[own->order[1]] != 1))
+    bool written = i->opcode == ECH_HLO_DOT || i->opcode == ECH_HLO_RESHAPE;
+    if (g->generation == 0 || !own || own->rank < 3 || own->bits == 0 || (written ? !is_row_major(own) : is_row_major(own) || !is_made(g, id)) ||
+        (own->dims[own->order[0]] != 1 && (!written || own->dims[own->order[1]] != 1)))
         return;
     EchLayout layout = *own;
     uint8_t at = 0;

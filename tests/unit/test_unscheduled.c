@@ -1615,6 +1615,34 @@ START_TEST(groups_of_one_lie_outside)
 }
 END_TEST
 
+/* The same where the text turns scores round (bqngd,bknd->bngqk) and says so of all that is made of them: nothing has the dimension of 1 on its lanes. */
+START_TEST(groups_of_one_are_turned)
+{
+    static const char text[] =
+        "HloModule m\n\n" SUM "ENTRY %main (q: bf16[4,6,196,1,64], k: bf16[4,6,196,64], m: f32[4,6,1,196]) -> (bf16[4,6,1,196,196], f32[4,6,1,196]) {\n"
+        "  %q = bf16[4,6,196,1,64]{4,3,2,1,0} parameter(0)\n  %k = bf16[4,6,196,64]{3,2,1,0} parameter(1)\n"
+        "  %m = f32[4,6,1,196]{3,2,1,0} parameter(2)\n"
+        "  %d = f32[4,6,196,196,1]{4,3,2,1,0} dot(%k, %q), lhs_batch_dims={0,1}, lhs_contracting_dims={3}, rhs_batch_dims={0,1}, rhs_contracting_dims={4}\n"
+        "  %t = f32[4,6,1,196,196]{2,3,4,1,0} transpose(%d), dimensions={0,1,4,3,2}\n"
+        "  %b = f32[4,6,1,196,196]{4,3,2,1,0} broadcast(%m), dimensions={0,1,2,3}\n"
+        "  %s = f32[4,6,1,196,196]{2,3,4,1,0} subtract(%t, %b)\n  %e = f32[4,6,1,196,196]{2,3,4,1,0} exponential(%s)\n  %zero = f32[] constant(0)\n"
+        "  %r = f32[4,6,1,196]{3,2,1,0} reduce(%e, %zero), dimensions={4}, to_apply=%sum\n"
+        "  %c = bf16[4,6,1,196,196]{2,3,4,1,0} convert(%e)\n"
+        "  ROOT %o = (bf16[4,6,1,196,196]{2,3,4,1,0}, f32[4,6,1,196]{3,2,1,0}) tuple(%c, %r)\n}\n";
+    g_autoptr(EchImport) tpu = read_text(text, "tpu-v5e");
+    const EchProgram *p = tpu->program;
+    unsigned scores = 0;
+    for (EchId i = 0; i < p->n_instructions; i++) {
+        const EchLayout *l = ech_program_layout(p, p->instructions[i].shape);
+        if (l == NULL || l->rank != 5 || ech_layout_elements(l) != 4 * 6 * 196 * 196)
+            continue;
+        scores++;
+        ck_assert_msg(l->dims[l->order[0]] > 1, "%s: %u,%u,%u", p->instructions[i].name, l->order[0], l->order[1], l->order[2]);
+    }
+    ck_assert_uint_gt(scores, 2);
+}
+END_TEST
+
 /* The largest few of each row: many of them, or of other than a matrix of floats, by a sort; of 16 bits with their places in one number. */
 START_TEST(largest_are_sorted_where_many_are_wanted)
 {
@@ -2166,6 +2194,7 @@ int main(void)
     tcase_add_test(small, products_make_what_they_read);
     tcase_add_test(small, factors_of_products_are_narrow);
     tcase_add_test(small, groups_of_one_lie_outside);
+    tcase_add_test(small, groups_of_one_are_turned);
     tcase_add_test(small, largest_are_sorted_where_many_are_wanted);
     tcase_add_test(small, scatters_make_narrow_rows);
     tcase_add_test(small, stable_sorts_have_positions);
