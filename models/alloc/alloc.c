@@ -433,6 +433,17 @@ void ech_allocator_counters(const EchAllocator *self, EchAllocStats *ret)
     *ret = self->stats;
 }
 
+void ech_allocator_reset_peaks(EchAllocator *self)
+{
+    EchAllocStats *stats = &self->stats;
+    stats->peak_live = stats->live;
+    stats->peak_requested = stats->requested;
+    stats->waste_at_peak = stats->live - stats->requested;
+    stats->peak_reserved = stats->reserved;
+    stats->peak_direct = stats->direct;
+    stats->peak_taken = stats->reserved + stats->direct;
+}
+
 const EchAllocStat *ech_allocator_own_stats(EchAllocator *self, size_t *ret_n)
 {
     if (!self->own)

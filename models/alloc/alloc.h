@@ -98,6 +98,8 @@ void ech_allocator_passed(EchAllocator *allocator, uint64_t stamp);
 void ech_allocator_stats(const EchAllocator *allocator, EchAllocStats *ret);
 /** The same without largest_free, which some allocators have to search for. */
 void ech_allocator_counters(const EchAllocator *allocator, EchAllocStats *ret);
+/** The most of anything is what there is now, as torch.cuda.reset_peak_memory_stats() has it: what was before is not told any more. */
+void ech_allocator_reset_peaks(EchAllocator *allocator);
 /** What an allocator has called the driver for. Every give waits for the device (cudaFree does; PyTorch waits before it unmaps), and so does every free of an
  * allocator that keeps nothing. */
 typedef struct {

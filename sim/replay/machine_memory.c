@@ -496,8 +496,10 @@ void ech_machine_run_before(EchMachine *m)
             ech_machine_run_mark(m, op);
     }
     for (uint32_t i = 0; i < m->n_memories; i++) { /* what is held is resident, and counted as that */
-        m->memories[i].live = m->memories[i].peak_live = 0;
+        m->memories[i].live = m->memories[i].peak_live = m->memories[i].peak_reserved = m->memories[i].peak_together = 0;
         g_array_set_size(m->memories[i].series, 0);
+        if (m->allocators[i])
+            ech_allocator_reset_peaks(m->allocators[i]);
     }
 }
 

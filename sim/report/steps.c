@@ -7,15 +7,15 @@
 
 #include <string.h>
 
-/* Most bytes live in [start, end). */
-static EchBytes peak_in(const EchMemoryRun *memory, EchTime start, EchTime end)
+/* Most bytes live and reserved in [step->start, step->end). */
+static void note_peaks(EchStep *step, const EchMemoryRun *memory)
 {
-    size_t low = 0, high = memory->n_series; /* first point after @start */
-    ECH_SEARCH(low, high, middle, memory->series[middle].time <= start);
-    EchBytes most = low > 0 ? memory->series[low - 1].live : 0;
-    for (; low < memory->n_series && memory->series[low].time < end; low++)
-        most = MAX(most, memory->series[low].live);
-    return most;
+    size_t low = 0, high = memory->n_series; /* first point after its start */
+    ECH_SEARCH(low, high, middle, memory->series[middle].time <= step->start);
+    for (size_t i = low > 0 ? low - 1 : 0; i < memory->n_series && (i < low || memory->series[i].time < step->end); i++) {
+        step->peak = MAX(step->peak, memory->series[i].live);
+        step->reserved = MAX(step->reserved, memory->series[i].reserved);
+    }
 }
 
 /* The step that @op is of, of @parts[n] in order; NULL for none. */
@@ -74,7 +74,8 @@ EchStep *ech_report_steps(const EchReport *report, size_t *ret_n)
         EchStep *step = &steps[kept];
         step->start = kept > 0 ? steps[kept - 1].end : MAX(first, before);
         step->end = MAX(step->end, step->start);
-        step->peak = memory ? peak_in(memory, step->start, step->end) : 0;
+        if (memory)
+            note_peaks(step, memory);
     }
     if (kept == 0)
         return NULL;

@@ -10,8 +10,9 @@ typedef struct {
     EchTime start, end;
     EchTime recorded; /**< Between the marks when it was recorded, or as long as the mark itself says; ECH_TIME_NONE where neither is known. */
     uint64_t kernels;
-    bool others;   /**< As EchTraceStep has it. */
-    EchBytes peak; /**< Most bytes live in the device's main memory meanwhile; 0 where the run does not tell. */
+    bool others;       /**< As EchTraceStep has it. */
+    EchBytes peak;     /**< Most bytes live in the device's main memory meanwhile; 0 where the run does not tell. */
+    EchBytes reserved; /**< Most bytes reserved there meanwhile; likewise. */
 } EchStep;
 /** In order; NULL and 0 where no two marks of a kind tell steps, or spans were left out of the run. g_free. */
 EchStep *ech_report_steps(const EchReport *report, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;

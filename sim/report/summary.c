@@ -344,6 +344,18 @@ bool ech_report_is_taken_whole(const char *allocator)
     return pool && !strstr(allocator, "growth") && !strstr(allocator, "preallocate=false") && !strstr(allocator, "PREALLOCATE=false");
 }
 
+/* A cache that was emptied on the way, by the program or after the trials of cudnn.benchmark, holds less from then on: what nvidia-smi shows most of the time.
+ */
+static void append_reserved_later(GString *text, const EchReport *report, const EchMemoryRun *m)
+{
+    size_t n;
+    g_autofree EchStep *steps = report->is_step ? NULL : ech_report_steps(report, &n);
+    if (!steps || n < 2 || m != ech_report_main_memory(report) || steps[n - 1].reserved >= m->peak_reserved - m->peak_reserved / 50)
+        return;
+    g_autofree char *later = ech_format_bytes(steps[n - 1].reserved);
+    g_string_append_printf(text, "; in the last step %s, the rest was given back before it", later);
+}
+
 /* Who hands the device's memory out, and what it holds, which is more than what is live and what other programs see; where it is the one that was recorded or
  * holds more. */
 static void append_reserved(GString *out, const EchReport *report, unsigned columns)
@@ -358,6 +370,7 @@ static void append_reserved(GString *out, const EchReport *report, unsigned colu
         g_string_append(text, ", as recorded");
     if (report->recorded.allocator && report->recorded.release)
         g_string_append_printf(text, " (PyTorch %s)", report->recorded.release);
+    append_reserved_later(text, report, m);
     if (m->alloc.peak_direct) {
         g_autofree char *direct = ech_format_bytes(m->alloc.peak_direct),
                         *names = ech_direct_names(report->trace, ech_trace_find_memory(report->trace, m->name));

@@ -442,6 +442,40 @@ START_TEST(no_room_before)
 }
 END_TEST
 
+/* What was reserved before a step and given back by then is not reserved in it. */
+START_TEST(given_back_before)
+{
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId large = ech_test_buffer(b, "large", 6000000000, ECH_ROLE_TEMPORARY, false),
+          small = ech_test_buffer(b, "small", 3000000000, ECH_ROLE_TEMPORARY, false);
+    ech_test_put(b, ECH_OP_ALLOC, large);
+    ech_test_put(b, ECH_OP_FREE, large);
+    ech_test_put(b, ECH_OP_ALLOC, small);
+    ech_test_kernel(b, ECH_TEST_MS, small, ECH_READ, 1);
+    g_autoptr(EchTrace) trace = ech_test_finish(b);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchTrace) part = ech_trace_part(trace, 2, 4, &error);
+    ck_assert_ok(part != NULL, error);
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    g_free(options.allocator);
+    options.allocator = g_strdup("platform");
+    options.whole = trace;
+    options.n_before = 2;
+    g_autoptr(EchRun) run = ech_replay_run(part, device, NULL, &options, &error);
+    ech_params_clear(ech_replay_params, &options);
+    ck_assert_ok(run != NULL, error);
+    const EchMemoryRun *hbm = &run->memories[0];
+    ck_assert_str_eq(hbm->name, "hbm");
+    ck_assert_uint_ge(hbm->peak_reserved, 3000000000);
+    ck_assert_uint_lt(hbm->peak_reserved, 3100000000);
+    ck_assert_uint_eq(hbm->alloc.peak_reserved, hbm->peak_reserved);
+    ck_assert_uint_eq(hbm->alloc.peak_taken, hbm->peak_reserved);
+}
+END_TEST
+
 static EchResult *run_capture(const char *name, const char *step)
 {
     g_autofree char *path = g_strconcat(ECH_SOURCE_DIR "/traces/", name, NULL);
@@ -499,6 +533,7 @@ int main(void)
     tcase_add_test(tcase, of_usual_batches);
     tcase_add_test(tcase, one_alone);
     tcase_add_test(tcase, no_room_before);
+    tcase_add_test(tcase, given_back_before);
     tcase_add_loop_test(tcase, alone_as_in_the_whole, 0, G_N_ELEMENTS(captures));
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
