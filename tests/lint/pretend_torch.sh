@@ -315,3 +315,24 @@ for when in late early; do
 done
 grep -q 'PYTORCH_CUDA_ALLOC_CONF asks for expandable_segments, and PyTorch .* has not heeded it' "$work/said.late" || { echo "settings that come too late are not said"; exit 1; }
 ! grep -q 'has not heeded' "$work/said.early" || { echo "settings that are heeded are said not to be"; exit 1; }
+# A PyTorch of before 2.3, which has no such operator and no such type, is not ended by what looks for them.
+cat >"$work/older.py" <<'PY'
+import importlib.util, sys, torch
+torch.zeros(4, device="cuda").sum().item()
+operators = type(torch.ops.aten)
+found = operators.__getattr__
+def without(self, name):
+    if name in ("_linalg_eigvals", "segment_reduce"):
+        raise AttributeError(name)
+    return found(self, name)
+operators.__getattr__ = without
+for name in ("_linalg_eigvals", "segment_reduce"):
+    torch.ops.aten.__dict__.pop(name, None)
+del torch.uint64
+spec = importlib.util.spec_from_file_location("of_older", sys.modules["pretend_values"].__file__)
+older = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(older)
+assert older.SOUND == {torch.ops.aten.linalg_eig.default}, older.SOUND
+torch.zeros(4, device="cuda").sum().item()
+PY
+"$echelon" capture --pretend l4 -o "$work/older" -- python3 "$work/older.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }

@@ -25,6 +25,7 @@ aten = torch.ops.aten
 COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 AS_CALLED = getattr(torch._C, "_RestorePythonTLSSnapshot", contextlib.nullcontext)  # what the thread had on before a mode was asked
 WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
+UINT64 = getattr(torch, "uint64", None)  # which PyTorch has from 2.3 on
 
 ONLY_WRITTEN = ("aten::copy_", "aten::fill_", "aten::zero_")
 ROWS = ("aten::embedding", "aten::index", "aten::index_select", "aten::gather", "aten::take")  # read what they return, not all of their table
@@ -43,9 +44,8 @@ SORTS = {aten.sort.default: 1, aten.sort.stable: 2}
 FILLED = {aten.ones_like.default, aten.zeros_like.default, aten.full_like.default, aten.new_ones.default, aten.new_zeros.default, aten.new_full.default,
           aten.fill_.Scalar, aten.zero_.default}  # whatever lies in what they are given: the gradient of a loss begins as ones
 RANDOM = {aten.randperm.default, aten.randperm.generator, aten.randint.default, aten.randint.generator, aten.randint.low, aten.randint.low_generator}
-SOUND = {aten.linalg_eig.default, aten._linalg_eigvals.default}  # look whether all that they are given is finite, and end where it is not
-if hasattr(aten, "segment_reduce"):
-    SOUND.add(aten.segment_reduce.default)  # or whether lengths sum up
+# Look whether all that they are given is finite, or whether lengths sum up, and end where it is not so; as far as this PyTorch has them.
+SOUND = {getattr(aten, name).default for name in ("linalg_eig", "_linalg_eigvals", "segment_reduce") if hasattr(aten, name)}
 CHECKING = ("istft",)  # end where one of their own results is too small to divide by
 READS = {aten._local_scalar_dense.default, aten._to_copy.default, aten.copy_.default}
 
@@ -296,7 +296,7 @@ class Values(TorchDispatchMode):
         if kind == "composite":
             with AS_CALLED(), self:  # within autocast, which is off where a mode is asked, what it is made of is cast
                 return func._op_dk(COMPOSITE, *args, **kwargs)  # not func.decompose: what stands in for it in Python does other work (dropout copies)
-        if func is aten._local_scalar_dense.default and args[0].dtype == torch.uint64:
+        if func is aten._local_scalar_dense.default and args[0].dtype is UINT64:
             return func(args[0].view(torch.int64), **kwargs) & (1 << 63) - 1  # PyTorch hands no more than 63 bits of a number to and from a mode: seeds
         if func is aten._local_scalar_dense.default and args[0].device.type == "cpu":
             return func(*args, **kwargs)  # an optimizer's count of steps, for each parameter
