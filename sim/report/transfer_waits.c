@@ -12,7 +12,7 @@ typedef struct {
     EchTime start, end;
 } Stretch;
 
-/* A queue of kernels standing still. */
+/* A queue of kernels standing still, or the host that asks for them. */
 typedef struct {
     Stretch at;
     size_t span;     /* What waited, or the transfer itself where it is in the queue. */
@@ -23,8 +23,9 @@ typedef struct {
     const EchReport *report;
     const EchOp *ops;
     bool *computes;   /* computes[queue]: it has kernels. */
+    bool *asks;       /* asks[queue]: the host's, whose waits keep it from asking for kernels. */
     EchId *before;    /* before[op]: the one before it in its queue, or ECH_NONE. */
-    EchId *kernel;    /* kernel[op]: the next kernel of its queue, or ECH_NONE. */
+    EchId *kernel;    /* kernel[op]: the next kernel of its queue, of the host's the next of any, or ECH_NONE. */
     size_t *first_of; /* spans_of[first_of[op] .. first_of[op + 1]): spans of an op, in order of end. */
     size_t *spans_of;
     GArray *kernels; /* Stretches in which at least one kernel runs, disjoint, ascending. */
@@ -91,6 +92,9 @@ static void finder_init(Finder *finder, const EchReport *report)
     size_t n = ech_trace_n_ops(trace), n_queues = ech_trace_n_queues(trace);
     *finder = (Finder){.report = report, .ops = ech_trace_ops(trace)};
     finder->computes = g_new0(bool, n_queues + 1);
+    finder->asks = g_new0(bool, n_queues + 1);
+    for (size_t i = 0; i < n_queues; i++)
+        finder->asks[i] = run->host_launch > 0 && ech_trace_queues(trace)[i].kind == ECH_QUEUE_HOST;
     finder->before = g_new(EchId, n + 1);
     g_autofree EchId *last = g_new(EchId, n_queues + 1);
     for (size_t i = 0; i <= n_queues; i++)
@@ -107,11 +111,14 @@ static void finder_init(Finder *finder, const EchReport *report)
     finder->kernel = g_new(EchId, n + 1);
     for (size_t i = 0; i <= n_queues; i++)
         last[i] = ECH_NONE;
+    EchId next = ECH_NONE; /* of any queue but the host's */
     for (size_t i = n; i-- > 0;) {
         EchId queue = finder->ops[i].queue;
-        finder->kernel[i] = queue < n_queues ? last[queue] : ECH_NONE;
-        if (queue < n_queues && finder->ops[i].kind == ECH_OP_KERNEL)
-            last[queue] = (EchId)i;
+        finder->kernel[i] = queue >= n_queues ? ECH_NONE : finder->asks[queue] ? next : last[queue];
+        if (queue >= n_queues || finder->ops[i].kind != ECH_OP_KERNEL)
+            continue;
+        last[queue] = (EchId)i;
+        next = finder->asks[queue] ? next : (EchId)i;
     }
     finder->first_of = g_new0(size_t, n + 2);
     for (size_t i = 0; i < run->n_spans; i++)
@@ -127,6 +134,7 @@ static void finder_init(Finder *finder, const EchReport *report)
 static void finder_clear(Finder *finder)
 {
     g_free(finder->computes);
+    g_free(finder->asks);
     g_free(finder->before);
     g_free(finder->kernel);
     g_free(finder->first_of);
@@ -171,6 +179,25 @@ static size_t awaited_by(const Finder *finder, EchId op, EchTime time)
     return best;
 }
 
+/* Of the copies that ended with that of @span, one after the other in its queue, the one that @at was spent on most: a bias is asked for behind its weights. */
+static size_t most_of(const Finder *finder, size_t span, Stretch at)
+{
+    const EchSpan *spans = finder->report->run->spans;
+    size_t best = span;
+    EchTime most = 0;
+    for (EchId op = spans[span].op; op != ECH_NONE && finder->ops[op].kind == ECH_OP_COPY; op = finder->before[op]) {
+        size_t one = last_of(finder, op, at.end);
+        if (one == SIZE_MAX || spans[one].end <= at.start)
+            break;
+        EchTime time = spans[one].end - MAX(spans[one].start, at.start);
+        if (time > most) {
+            best = one;
+            most = time;
+        }
+    }
+    return best;
+}
+
 static GArray *find_waits(const Finder *finder)
 {
     const EchRun *run = finder->report->run;
@@ -178,15 +205,20 @@ static GArray *find_waits(const Finder *finder)
     for (size_t i = 0; i < run->n_spans; i++) {
         const EchSpan *span = &run->spans[i];
         const EchOp *op = &finder->ops[span->op];
-        if (span->queue >= ech_trace_n_queues(finder->report->trace) || !finder->computes[span->queue])
+        if (span->queue >= ech_trace_n_queues(finder->report->trace))
+            continue;
+        bool host_waits = finder->asks[span->queue] && op->kind == ECH_OP_WAIT; /* and asks for no kernel meanwhile */
+        if (!finder->computes[span->queue] && !host_waits)
             continue;
         EchTime gap = run->host_launch > 0 ? 0 : span->waits[ECH_WAIT_HOST]; /* a recorded one follows what was depended on; launches come before it */
         EchTime released = span->start - gap - span->waits[ECH_WAIT_ALLOCATOR] - span->waits[ECH_WAIT_SPACE] - span->waits[ECH_WAIT_PEERS];
         Wait wait = {{released - span->waits[ECH_WAIT_DEPENDENCY], released}, i, SIZE_MAX};
         if (wait.at.end > wait.at.start && !is_transfer(op))
             wait.transfer = awaited_by(finder, span->op, released);
-        if (wait.transfer != SIZE_MAX && is_transfer(&finder->ops[run->spans[wait.transfer].op]))
+        if (wait.transfer != SIZE_MAX && is_transfer(&finder->ops[run->spans[wait.transfer].op])) {
+            wait.transfer = most_of(finder, wait.transfer, wait.at);
             g_array_append_val(waits, wait);
+        }
         if (is_transfer(op)) {
             wait = (Wait){{span->start, span->end}, i, i};
             g_array_append_val(waits, wait);
@@ -276,7 +308,7 @@ typedef struct {
     size_t n_alike;
     EchTime time, longest;
     size_t span, of;
-    EchTime since;
+    Stretch at;
 } Sum;
 
 static int compare_sums(const void *a, const void *b)
@@ -343,7 +375,7 @@ static GArray *sum_waits(const Finder *finder, const GArray *waits, EchTime *ret
             sum->transfer = transfer;
             sum->span = wait->span;
             sum->of = wait->transfer;
-            sum->since = wait->at.start;
+            sum->at = wait->at;
         }
     }
     g_array_sort(sums, compare_sums);
@@ -420,7 +452,8 @@ static void explain_wait(const Finder *finder, const Sum *sum, EchTransferWait *
         return;
     EchTime released = released_at(finder, transfer);
     ret->behind = transfer->start - ret->peers - released;
-    ret->ahead = sum->since - released;
+    ret->ahead = sum->at.start - released;
+    ret->after = sum->at.end - transfer->end;
 }
 
 EchTransferWaits *ech_transfer_waits_new(const EchReport *report)
@@ -479,6 +512,7 @@ static char *shown_name(const EchTrace *trace, const EchOp *op, bool several)
 
 static void append_row(GString *out, const EchReport *report, const EchTransferWait *wait, unsigned columns)
 {
+    enum { TOLD = 20 }; /* others that took less than this part of its time are not worth a word */
     const EchTrace *trace = report->trace;
     const EchOp *ops = ech_trace_ops(trace), *transfer = &ops[wait->transfer], *waiter = wait->waiter != ECH_NONE ? &ops[wait->waiter] : NULL;
     g_autofree char *place = waiter ? place_of(report, waiter) : NULL, *time = ech_format_time(wait->time), *took = ech_format_time(wait->took);
@@ -507,6 +541,10 @@ static void append_row(GString *out, const EchReport *report, const EchTransferW
             g_string_append_printf(text, ", waited %s for other ranks", peers);
         }
         g_string_append_printf(text, ", took %s", took);
+        if (wait->after > wait->took / TOLD) {
+            g_autofree char *after = ech_format_time(wait->after);
+            g_string_append_printf(text, ", and others after it %s", after);
+        }
     }
     ech_text_wrap(out, "    ", text->str, columns);
 }
@@ -580,6 +618,7 @@ void ech_report_build_transfer_waits(JsonBuilder *b, const EchReport *report)
         ech_json_add_int(b, "behind_ps", wait->behind);
         ech_json_add_int(b, "peers_ps", wait->peers);
         ech_json_add_int(b, "took_ps", wait->took);
+        ech_json_add_int(b, "after_ps", wait->after);
         json_builder_end_object(b);
     }
     json_builder_end_array(b);

@@ -9,15 +9,16 @@
 typedef struct {
     EchId waiter;   /**< Of the longest of them: what the transfer is for, where the trace tells, else what its queue runs next: an operation, or ECH_NONE: the
                        end. */
-    EchId transfer; /**< COPY or COLLECTIVE. */
+    EchId transfer; /**< COPY or COLLECTIVE; of several copies waited for together the one that took longest of the wait. */
     uint64_t count; /**< Times that it waited. */
     size_t n_alike; /**< Pairs whose names differ in the number they end in alone, taken together where there are many; 1: it is one. */
     EchTime time;   /**< Sum of all, without what ran a kernel meanwhile and what another wait has already. */
-    /** Of the longest of them. The wait is behind + peers + took - ahead, but for kernels that ran in it. */
+    /** Of the longest of them. The wait is behind + peers + took + after - ahead, but for kernels that ran in it. */
     EchTime ahead;  /**< The transfer could begin that long before the wait began; 0 where kernels' own queue runs it. */
     EchTime behind; /**< It stood behind others of its queue or link. */
     EchTime peers;  /**< Then it waited for other ranks. */
     EchTime took;   /**< Set-up included. */
+    EchTime after;  /**< Then others of its queue that were waited for with it. */
     bool own_queue; /**< The transfer is in the queue of kernels, which wait for it there. */
 } EchTransferWait;
 

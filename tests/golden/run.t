@@ -401,7 +401,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "ahead_ps" : 0,
         "behind_ps" : 0,
         "peers_ps" : 0,
-        "took_ps" : 100000000000
+        "took_ps" : 100000000000,
+        "after_ps" : 0
       },
       {
         "time_ps" : 100000000000,
@@ -419,7 +420,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "ahead_ps" : 0,
         "behind_ps" : 0,
         "peers_ps" : 0,
-        "took_ps" : 100000000000
+        "took_ps" : 100000000000,
+        "after_ps" : 0
       },
       {
         "time_ps" : 100000000000,
@@ -437,7 +439,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "ahead_ps" : 0,
         "behind_ps" : 0,
         "peers_ps" : 0,
-        "took_ps" : 100000000000
+        "took_ps" : 100000000000,
+        "after_ps" : 0
       },
       {
         "time_ps" : 100000000000,
@@ -451,7 +454,8 @@ $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/sm
         "ahead_ps" : 0,
         "behind_ps" : 0,
         "peers_ps" : 0,
-        "took_ps" : 100000000000
+        "took_ps" : 100000000000,
+        "after_ps" : 0
       }
     ]
   },

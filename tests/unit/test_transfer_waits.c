@@ -207,6 +207,22 @@ START_TEST(host_that_asks_does_not_wait)
 }
 END_TEST
 
+/* A host with nothing to run itself that waits for what it has asked for, as diffusers' group offloading does for a layer's weights: from 200 on, until the
+ * bias behind them is there at 1020, nothing computes. What it waits for is the weights, for the layer that uses them. */
+START_TEST(host_that_waits)
+{
+    Case c = case_with(
+        "property \"host_order\" \"1\"\n", "queues 3\nhost 0 \"host\"\ncompute 0 \"one\"\ncopy 0 \"dma\"\n",
+        "ops 6\nwait \"begin\" q=0\ncopy \"weights\" q=2 from=1 to=0 bytes=900 r=0:900 w=1:900 after=-1\ncopy \"bias\" q=2 from=1 to=0 bytes=20 r=0:20 w=2:20\n"
+        "wait \"sync\" q=0 after=-1\nkernel \"other\" q=1 work=matrix:bf16:0 after=-1\nkernel \"layer\" q=1 r=1:900 r=2:20 work=matrix:bf16:10\n",
+        1);
+    expect(&c, "weights", "layer", 820, 100, 0, 900);
+    ck_assert_int_eq(wait_for(&c, "weights")->after, 20 * ECH_PS_PER_NS);
+    ck_assert_int_eq(c.waits->total, 820 * ECH_PS_PER_NS);
+    case_clear(&c);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("transfer_waits");
@@ -217,6 +233,7 @@ int main(void)
     tcase_add_test(tcase, alike_are_one);
     tcase_add_test(tcase, numbered_are_one_where_there_are_many);
     tcase_add_test(tcase, host_that_asks_does_not_wait);
+    tcase_add_test(tcase, host_that_waits);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
