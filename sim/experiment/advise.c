@@ -1128,10 +1128,34 @@ static char *parts_of(const EchResult *result)
     return parts ? g_strdup_printf("Weights then, by who uses them: %s.", parts) : NULL;
 }
 
-/* What it holds in a sentence, without trifles; NULL where the program does not say. */
+/* How one says that images and videos are decoded in parts. */
+#define VAE_TILES                                                                                                                                              \
+    " Most of that is diffusers' autoencoder: pipe.vae.enable_tiling() has it go over images larger than its tiles (vae.tile_sample_min_size, _height, "       \
+    "_width) in parts, enable_slicing() image by image; capture that anew."
+
+/* Bytes of its temporaries that diffusers' autoencoders made, of what hbm holds at its fullest. */
+static EchBytes decoded_held(const EchResult *result)
+{
+    EchReport report = ech_result_report(result);
+    const EchMemoryRun *memory = ech_report_memory(result->run, "hbm");
+    size_t n = 0;
+    g_autofree EchHolder *holders = memory ? ech_report_holders(&report, "hbm", memory->peak_at, &n) : NULL;
+    EchBytes bytes = 0;
+    for (size_t i = 0; i < n; i++) {
+        const EchBuffer *buffer = &ech_trace_buffers(result->trace)[holders[i].buffer];
+        if (buffer->role != ECH_ROLE_PARAMETER && strstr(ech_trace_string(result->trace, buffer->stack), "/diffusers/models/autoencoders/"))
+            bytes = ech_bytes_add(bytes, holders[i].bytes);
+    }
+    return bytes;
+}
+
+/* What it holds in a sentence or two, without trifles; NULL where the program does not say. */
 static char *lines_of(const EchResult *result)
 {
     g_autoptr(GArray) rows = rows_by_line(result);
+    EchBytes all = 0;
+    for (guint i = 0; i < rows->len; i++)
+        all = ech_bytes_add(all, g_array_index(rows, EchTallyRow, i).bytes);
     ech_tally_drop_trifles(rows);
     if (rows->len == 0)
         return NULL;
@@ -1143,6 +1167,8 @@ static char *lines_of(const EchResult *result)
         g_string_append_printf(text, "%s%s (%s)", i ? ", " : "", row->name, bytes);
     }
     g_string_append(text, rows->len > MOST_LINES ? ", and others." : ".");
+    if (decoded_held(result) > all / 2)
+        g_string_append(text, VAE_TILES);
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
 
@@ -1323,12 +1349,24 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
     a->advice->holds = g_strdupv((char **)said->pdata);
 }
 
+/* Whether weights are most of what a program without a backward pass needs, none of them of few bits as far as its libraries tell. */
+static bool is_for_few_bits(const Advise *a, const EchTrace *trace)
+{
+    EchBytes weights = 0;
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++) {
+        const EchBuffer *buffer = &ech_trace_buffers(trace)[i];
+        if (buffer->role == ECH_ROLE_PARAMETER && buffer->alias_of == ECH_NONE)
+            weights = ech_bytes_add(weights, buffer->bytes);
+    }
+    return !a->trains && weights > a->advice->base.hbm / 2 && !ech_trace_says(trace, "torchao", "") && !ech_trace_says(trace, "bitsandbytes", "");
+}
+
 /* Measures of PyTorch's that change kernels and types, which no pass tells of one capture, as far as the program has not got them; NULL: none. */
 static char *measures_to_capture(const Advise *a, const EchTrace *trace, const char *const *also)
 {
-    bool wide = false, narrow = false, generated = false;
+    bool wide = false, narrow = false, few_bits = false, generated = false;
     const char *with = ech_trace_get_property(trace, ECH_TRACE_WITH);
-    if (!a->pytorch || a->by_hand || with || also || !ech_trace_get_property(trace, "pretended_device") || !ech_trace_says(trace, "aten::", ""))
+    if (!a->pytorch || a->by_hand || a->serves || with || also || !ech_trace_get_property(trace, "pretended_device") || !ech_trace_says(trace, "aten::", ""))
         return NULL;
     for (const EchOp *op = ech_trace_ops(trace), *end = op + ech_trace_n_ops(trace); op < end; op++) {
         const char *launch = op->kind == ECH_OP_KERNEL && op->launch != ECH_NONE ? ech_trace_string(trace, op->launch) : NULL;
@@ -1338,12 +1376,17 @@ static char *measures_to_capture(const Advise *a, const EchTrace *trace, const c
             continue;
         wide |= gpu.operand_bytes >= 4;
         narrow |= gpu.operand_bytes < 4;
+        few_bits |= gpu.operand_bytes < 2;
     }
     g_autoptr(GString) asked = g_string_new(a->attends ? "sdpa" : NULL);
     if (wide && !narrow)
         g_string_append_printf(asked, "%sautocast", asked->len > 0 ? ", " : "");
     if (!generated)
         g_string_append_printf(asked, "%scompile", asked->len > 0 ? ", " : "");
+    if (narrow && !few_bits && is_for_few_bits(a, trace))
+        g_string_append_printf(asked, "%squantize%s", asked->len > 0 ? ", " : "",
+                               ech_trace_says(trace, "/diffusers/models/", "") && !ech_trace_says(trace, "layerwise_casting.py", "") ? ", layerwise_casting"
+                                                                                                                                     : "");
     return asked->len > 0 ? g_string_free(g_steal_pointer(&asked), FALSE) : NULL;
 }
 
@@ -1372,7 +1415,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->pytorch = is_pytorch(result);
     a->by_hand = g_strcmp0(ech_trace_get_property(result->trace, "host_order"), ECH_HOST_COMPILED) == 0;
     a->trains = is_training(result);
-    a->serves = ech_serves(result->trace);
+    a->serves = advice->serves = ech_serves(result->trace);
     a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
     a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
     a->averages = has_averages(result->trace);
@@ -2084,7 +2127,13 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
                             "'--also with.PID.pretend' here; 'echelon list measures' has more.",
                             advice->to_capture, advice->device, advice->base.fits ? "" : " --set device.memories.hbm.capacity=1TiB", first);
         ech_text_wrap(g_string_append_c(out, '\n'), "  ", text, columns);
-    } else if (!advice->base.fits)
+    } else if (advice->serves)
+        ech_text_wrap(
+            g_string_append_c(out, '\n'), "  ",
+            "Other settings make another program of a server, whose capture tells its tokens in its log: a cache in 8 bits holds twice the tokens of one in 16 "
+            "(--kv-cache-dtype fp8 of vLLM, fp8_e4m3 of SGLang), and weights in 8 bits (--quantization fp8) leave it half of what they have in 16.",
+            columns);
+    else if (!advice->base.fits)
         ech_text_wrap(g_string_append_c(out, '\n'), "  ",
                       advice->batch > 0
                           ? "A shorter sequence, or a smaller type, is another program: capture that as you captured this ('echelon capture --find' looks "

@@ -61,6 +61,7 @@ typedef struct {
     char *blocks;       /**< Paths of the modules that a PyTorch program repeats, "encoder.*+decoder.*"; or NULL. */
     bool checkpointed;  /**< A JAX program that makes activations again by itself (jax.checkpoint). */
     bool forward;       /**< A JAX program without a backward pass. */
+    bool serves;        /**< A server, with its cache of keys and values. */
     char *to_capture;   /**< Measures that another capture would tell, "autocast, compile" (--also); or NULL. */
     char **holds;       /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */
     EchAdviceRow *rows; /**< rows[n]: those that fit first, quickest first; then those that may, larger devices, unified memory, those that do not; then those

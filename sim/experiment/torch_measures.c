@@ -26,6 +26,11 @@ static const EchTorchMeasure measures[] = {
     {"foreach", "false", true, "foreach=false: the optimizer one parameter at a time",
      "foreach=False for the optimizer: torch.optim.AdamW(..., foreach=False)"},
     {"channels_last", NULL, false, "weights and inputs of convolutions with channels last", "model.to(memory_format=torch.channels_last), and inputs alike"},
+    {"quantize", "Int8WeightOnly|Float8WeightOnly|Int4WeightOnly|Int8DynamicActivationInt8Weight|Float8DynamicActivationFloat8Weight", false,
+     "weights of linear layers that are not trained in few bits, by torchao, as its config of that name has it (8-bit integers)",
+     "torchao.quantization.quantize_(model, torchao.quantization.Int8WeightOnlyConfig())"},
+    {"layerwise_casting", "float8_e4m3fn|float8_e5m2", false, "weights of diffusers' models stored in 8-bit floats, widened while their layer runs",
+     "model.enable_layerwise_casting(storage_dtype=torch.float8_e4m3fn, compute_dtype=torch.bfloat16), of pipe.transformer or pipe.unet"},
     {"gradient_as_bucket_view", NULL, false, "DistributedDataParallel's gradients lie in its buckets, not beside them",
      "DistributedDataParallel(model, gradient_as_bucket_view=True)"},
 };

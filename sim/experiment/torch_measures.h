@@ -1,5 +1,5 @@
 /** @file torch_measures.h
- * Measures that PyTorch itself has, and that `echelon capture --pretend --with` applies to a program which asks for none of them
+ * Measures that PyTorch itself, or a library of it, has, and that `echelon capture --pretend --with` applies to a program which asks for none of them
  * (traces/capture/pretend/python/pretend_with.py).
  */
 #pragma once

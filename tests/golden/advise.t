@@ -263,6 +263,11 @@ $ cd $T && G=$OLDPWD/traces; echelon advise --trace $G/gpt_pytorch.h100/gpt.pret
     no.pretend: --set trace=no.pretend: no.pretend: No such file or directory
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --step last | grep 'Not tried'
   Not tried, since PyTorch itself tells: compile. 'echelon capture --pretend h100-sxm --with compile -o with -- COMMAND', then '--also with.PID.pretend' here; 'echelon list measures' has more.
+$ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 85899345920 0 1 \"h100-sxm\"\nname 1 \"cublasLtMatmul\"\nname 2 \"nn.Module: M\"\nname 3 \"product=8x8192x640 batch=1 operand_bytes=2 output_bytes=2\"\nname 4 \"bf16\"\nname 5 \"/x/site-packages/diffusers/models/attention.py:9:forward\\naten::linear\""; for (i = 1; i <= 200; i++) printf "alloc 1 0 0 %d 10485760 3 0\nset 1 0 0 10485760\nuses 2 %d 10485760\n", i * 10485760, i * 10485760; for (t = 10; t < 40; t += 10) { print "push " t " 9 2\npush " t " 9 5"; for (i = 1; i <= 200; i++) printf "library %d 0 0 1 3 10485760 131072 83886080 4\nuses 1 %d 10485760\n", t, i * 10485760; print "pop " t " 9\npop " t " 9" } print "end" }' >$T/few_bits.pretend; for library in diffusers torchao; do sed "s,/diffusers/,/$library/," $T/few_bits.pretend >$T/$library.pretend; echelon advise $T/$library.pretend --device h100-sxm | grep 'Not tried'; done
+  Not tried, since PyTorch itself tells: compile, quantize, layerwise_casting. 'echelon capture --pretend h100-sxm --with compile -o with -- COMMAND', then '--also with.PID.pretend' here; 'echelon list measures' has more.
+  Not tried, since PyTorch itself tells: compile. 'echelon capture --pretend h100-sxm --with compile -o with -- COMMAND', then '--also with.PID.pretend' here; 'echelon list measures' has more.
+$ echelon advise tests/golden/data/decoder.ech --device h100-sxm | grep 'By line'
+  By line of the program, without what it is given: upsampling.py:186 (286 MiB). Most of that is diffusers' autoencoder: pipe.vae.enable_tiling() has it go over images larger than its tiles (vae.tile_sample_min_size, _height, _width) in parts, enable_slicing() image by image; capture that anew.
 $ echelon advise traces/gpt_pytorch_compiled.h100/whole.pretend.gz --device h100-sxm --step last | grep -c 'Not tried'
 0
 exit 1

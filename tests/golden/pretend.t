@@ -329,10 +329,12 @@ $ for d in h100-sxm l4; do echelon run --trace tests/golden/data/server_cache.pr
   - the server's KV cache, 55 GiB, is what its share of the memory left it (h100-sxm, 79.1 GiB); beside it 16 GiB are needed at most
 server_cache.pretend on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   The server's KV cache, 55 GiB, is what its share of the memory left it (h100-sxm, 79.1 GiB); beside it 16 GiB are needed at most; memory is told without it.
+  Other settings make another program of a server, whose capture tells its tokens in its log: a cache in 8 bits holds twice the tokens of one in 16 (--kv-cache-dtype fp8 of vLLM, fp8_e4m3 of SGLang), and weights in 8 bits (--quantization fp8) leave it half of what they have in 16.
       3.90 GiB  cudaMalloc  kv_cache
   - the server's KV cache, 55 GiB, is what its share of the memory left it (h100-sxm, 79.1 GiB); beside it 16 GiB are needed at most, so that the same share leaves some 3.90 GiB here ('echelon capture --pretend l4' tells exactly), with which it is replayed
 server_cache.pretend on l4 (NVIDIA L4, 24 GB GDDR6)
   The server's KV cache, 55 GiB, is what its share of the memory left it (h100-sxm, 79.1 GiB); beside it 16 GiB are needed at most, so that the same share leaves some 3.90 GiB here ('echelon capture --pretend l4' tells exactly); memory is told without it.
+  Other settings make another program of a server, whose capture tells its tokens in its log: a cache in 8 bits holds twice the tokens of one in 16 (--kv-cache-dtype fp8 of vLLM, fp8_e4m3 of SGLang), and weights in 8 bits (--quantization fp8) leave it half of what they have in 16.
   - the server's KV cache, 55 GiB, is what its share of the memory left it (h100-sxm, 1 TiB); beside it 16 GiB are needed at most, more than the same share is here
 $ for d in h100-sxm h200; do echelon run --trace tests/golden/data/server_no_room.pretend --device $d --engine native | grep -E 'FIT|fits|stopped'; done; echelon advise tests/golden/data/server_no_room.pretend --device h100-sxm
   IT DOES NOT FIT. hbm 16 GiB of 78.6 GiB (20 %)

@@ -56,6 +56,14 @@ class Model(nn.Module):
 
 
 model, images = Model().cuda(), torch.randn(16, 3, 128, 128, device="cuda")
+if sys.argv[-1] == "inference":
+    if by_hand == "quantize":
+        from torchao.quantization import Int8WeightOnlyConfig, quantize_
+        quantize_(model, Int8WeightOnlyConfig())
+    with torch.no_grad():
+        for _ in range(3):
+            model(images)
+    sys.exit()
 labels = torch.zeros(16, dtype=torch.int64, device="cuda")
 if by_hand == "bfloat16":
     model = model.to(torch.bfloat16)
@@ -77,12 +85,13 @@ for _ in range(3):
     step.step()
     step.zero_grad()
 PY
-for measure in autocast bfloat16 channels_last checkpoint compile float32_matmul_precision foreach=false fused save_on_cpu sdpa; do
+for measure in autocast bfloat16 channels_last checkpoint compile float32_matmul_precision foreach=false fused save_on_cpu sdpa quantize; do
+  [ $measure = quantize ] && ! python3 -c 'import torchao' 2>/dev/null && continue
   [ $measure = compile ] && ! python3 -c 'import triton' 2>/dev/null && continue
   rm -f "$work"/hand.* "$work"/with.*.p*
   for how in hand with; do
     TRITON_CACHE_DIR=$work/with.triton TORCHINDUCTOR_CACHE_DIR=$work/with.inductor "$echelon" capture --pretend h100-sxm $([ $how = with ] && echo --with $measure) -o "$work/$how" \
-      -- python3 "$work/with.py" $([ $how = hand ] && echo $measure) >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+      -- python3 "$work/with.py" $([ $how = hand ] && echo $measure) $([ $measure = quantize ] && echo inference) >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
     "$echelon" run --trace "$work"/$how.*.pretend --device h100-sxm --step last --json >"$work/$how.json" 2>/dev/null || { echo "--with $measure: no run ($how)"; exit 1; }
   done
   python3 - "$work/hand.json" "$work/with.json" $measure <<'PY' || { echo "--with $measure is not what it is by hand"; cat "$work/said"; exit 1; }

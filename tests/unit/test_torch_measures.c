@@ -13,6 +13,8 @@ static const struct {
     {"autocast=float16,fused", NULL},
     {"checkpoint=blocks.*+head,compile=max-autotune,foreach=false", NULL},
     {"activation_memory_budget=0.5", NULL},
+    {"quantize=Float8WeightOnly,compile", NULL},
+    {"quantize=int8", "'quantize=int8'; expected quantize=Int8WeightOnly, Float8WeightOnly, "},
     {"sdpa=flash", "'sdpa=flash': sdpa takes no value"},
     {"autocst", "there is no 'autocst'; did you mean 'autocast'?"},
     {"qqqqqqqqqq", "there is no 'qqqqqqqqqq'; expected one of autocast, "},
@@ -64,6 +66,8 @@ static const struct {
     {"checkpoint=layers.*+head", ECH_TORCH_CHECKPOINT " of layers.*+head"},
     {"activation_memory_budget=0.3", "torch._functorch.config.activation_memory_budget = 0.3, before torch.compile"},
     {"foreach=false", "foreach=False for the optimizer: torch.optim.AdamW(..., foreach=False)"},
+    {"quantize", "torchao.quantization.quantize_(model, torchao.quantization.Int8WeightOnlyConfig())"},
+    {"quantize=Float8WeightOnly", "torchao.quantization.quantize_(model, torchao.quantization.Float8WeightOnlyConfig())"},
     {"fused", ECH_TORCH_FUSED},
     {"unheard", "unheard"},
 };

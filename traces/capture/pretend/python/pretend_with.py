@@ -1,4 +1,4 @@
-"""The program as it would be with measures that PyTorch itself has (`echelon capture --pretend --with`), though it asks for none of them: applied to the modules that it calls
+"""The program as it would be with measures that PyTorch, or a library of it, has (`echelon capture --pretend --with`), though it asks for none of them: applied to the modules that it calls
 from outside of all others, before they run for the first time, and to optimizers and wrappers as they are made. What each was applied to is a line on standard error
 and a mark in the capture."""
 import atexit
@@ -304,6 +304,38 @@ class _Attention(_Measure):
     missing = "no module was called that computes all scores and can do without"
 
 
+class _Quantize(_Measure):
+    """Weights of linear layers in few bits, by torchao: of those that are not trained."""
+
+    default = "Int8WeightOnly"
+
+    def prepare(self, root):
+        import torchao.quantization as quantization
+        config = getattr(quantization, self.value + "Config")()
+        frozen = lambda module: isinstance(module, torch.nn.Linear) and type(module.weight.data) is torch.Tensor and not (torch.is_grad_enabled() and module.weight.requires_grad)
+        n = sum(1 for module in root.modules() if frozen(module))
+        if n:
+            quantization.quantize_(root, config, lambda module, name: frozen(module))
+            self.applies("%d linear layer%s of %s, which %s not trained" % (n, "s" if n > 1 else "", _kind(root), "are" if n > 1 else "is"))
+
+    missing = "no module was called with linear layers that are not trained"
+
+
+class _LayerwiseCasting(_Measure):
+    """Weights stored in 8-bit floats and widened while their layer runs, as models of diffusers have it."""
+
+    default = "float8_e4m3fn"
+
+    def prepare(self, root):
+        if not hasattr(root, "enable_layerwise_casting"):
+            return
+        kinds = {weight.dtype for weight in root.parameters() if weight.is_floating_point()}
+        root.enable_layerwise_casting(storage_dtype=getattr(torch, self.value), compute_dtype=torch.bfloat16 if torch.bfloat16 in kinds else next(iter(kinds)))
+        self.applies("weights of %s, but those that it leaves out (%s)" % (_kind(root), ", ".join(getattr(root, "_skip_layerwise_casting_patterns", None) or ("norms",))))
+
+    missing = "no model of diffusers was called"
+
+
 class _BucketView(_Measure):
     def wrapping(self, module, named):
         named["gradient_as_bucket_view"] = True
@@ -313,9 +345,10 @@ class _BucketView(_Measure):
 
 
 _KINDS = {"autocast": _Autocast, "bfloat16": _Bfloat16, "compile": _Compile, "checkpoint": _Checkpoint, "save_on_cpu": _SaveOnCpu, "fused": _Optimizer, "foreach": _Optimizer,
-          "float32_matmul_precision": _Float32, "activation_memory_budget": _Budget, "channels_last": _ChannelsLast, "sdpa": _Attention, "gradient_as_bucket_view": _BucketView}
+          "float32_matmul_precision": _Float32, "activation_memory_budget": _Budget, "channels_last": _ChannelsLast, "sdpa": _Attention, "gradient_as_bucket_view": _BucketView,
+          "quantize": _Quantize, "layerwise_casting": _LayerwiseCasting}
 # Weights first, then what runs them; what is compiled last has all of that inside.
-_ORDER = ("channels_last", "sdpa", "bfloat16", "checkpoint", "activation_memory_budget", "compile")
+_ORDER = ("channels_last", "sdpa", "bfloat16", "quantize", "layerwise_casting", "checkpoint", "activation_memory_budget", "compile")
 
 
 def _changed(value, measures):
