@@ -57,6 +57,7 @@ typedef struct {
     uint32_t *step;  /* per op: 1 + that of a kernel of a list; 0: another op */
     bool *is_handed; /* per buffer: made by such kernels, for such kernels */
     bool *is_state;  /* per buffer: the host's now */
+    bool *is_source; /* per buffer: state that weights on the device are made of */
     EchId *master;   /* per buffer: a parameter's like on the host, or ECH_NONE */
     GArray *going;   /* Going, by op */
     bool on_host;
@@ -256,6 +257,31 @@ static void find_states(Pass *p)
             p->is_state[ech_survey_root(s, b)] = false;
 }
 
+/* A kernel that makes something of the optimizer's state, as programs of mixed precision make weights in fewer bits of those that it keeps. */
+static bool is_of_state(const Pass *p, EchId op)
+{
+    const EchOp *o = &p->s.ops[op];
+    bool reads = false, writes = false;
+    for (uint32_t u = 0; p->step[op] == 0 && o->kind == ECH_OP_KERNEL && o->queue == p->s.core && u < o->n_uses; u++) {
+        const EchUse *use = &p->s.uses[o->first_use + u];
+        reads |= p->is_state[use->buffer] && use->access == ECH_READ;
+        writes |= !p->is_state[use->buffer] && use->access == ECH_WRITE;
+    }
+    return reads && writes;
+}
+
+static void find_sources(Pass *p)
+{
+    for (EchId i = 0; i < p->s.n; i++) {
+        const EchOp *o = &p->s.ops[i];
+        bool made = is_of_state(p, i);
+        for (uint32_t u = 0; made && u < o->n_uses; u++) {
+            const EchUse *use = &p->s.uses[o->first_use + u];
+            p->is_source[use->buffer] |= p->is_state[use->buffer] && use->access == ECH_READ;
+        }
+    }
+}
+
 static void move_states(Pass *p, EchEdit *e)
 {
     p->host = ech_trace_builder_memory(e->builder, ech_survey_host_memory(&p->s));
@@ -366,28 +392,28 @@ static void sum_there(const Pass *p, const Step *step, EchBytes *ret_read, EchBy
     }
 }
 
-/* The host updates a parameter, the @share-th part of the step's bytes, once all gradients are there. */
-static EchId put_update(const Pass *p, const Step *step, EchId master, double share, EchBytes read, EchBytes written, EchEdit *e)
+/* The host reads and writes so much of @there, as @op did on the device, once @after is done (or ECH_NONE). */
+static EchId put_there(const Pass *p, EchId op, EchId there, EchBytes read, EchBytes written, EchId after, EchEdit *e)
 {
     EchOp o = ech_op_init(ECH_OP_KERNEL);
     o.queue = p->processor;
     o.name = ech_trace_builder_string(e->builder, on_the_host, -1);
-    o.stack = ech_edit_text(e, p->s.ops[step->last].stack);
-    EchId update = ech_trace_builder_op(e->builder, o);
-    ech_trace_builder_use(e->builder, master, ECH_READ, (EchBytes)(share * (double)read), ECH_PATTERN_STREAM, ECH_INFERRED);
-    ech_trace_builder_use(e->builder, master, ECH_WRITE, (EchBytes)(share * (double)written), ECH_PATTERN_STREAM, ECH_INFERRED);
-    EchId after = step->went != ECH_NONE ? step->went : e->last_core;
+    o.stack = ech_edit_text(e, p->s.ops[op].stack);
+    EchId made = ech_trace_builder_op(e->builder, o);
+    ech_trace_builder_use(e->builder, there, ECH_READ, read, ECH_PATTERN_STREAM, ECH_INFERRED);
+    ech_trace_builder_use(e->builder, there, ECH_WRITE, written, ECH_PATTERN_STREAM, ECH_INFERRED);
     if (after != ECH_NONE)
         ech_trace_builder_dep(e->builder, after, 0);
-    return update;
+    return made;
 }
 
 /* The step on the host, once all gradients are there: parameters come back one by one, which is the optimizer's work as before. */
 static void put_back(const Pass *p, Step *step, EchEdit *e)
 {
-    EchId copy = ECH_NONE, stack = ech_edit_text(e, p->s.ops[step->last].stack);
+    EchId last = ECH_NONE, source = ECH_NONE, stack = ech_edit_text(e, p->s.ops[step->last].stack);
     EchBytes read, written, updated;
     sum_there(p, step, &read, &written, &updated);
+    EchId after = step->went != ECH_NONE ? step->went : e->last_core;
     if (step->went != ECH_NONE)
         put_wait(e, step->went);
     for (guint k = 0; k < step->moves->len; k++) {
@@ -397,18 +423,22 @@ static void put_back(const Pass *p, Step *step, EchEdit *e)
     }
     for (guint k = 0; k < step->moves->len; k++) {
         const Move *move = &g_array_index(step->moves, Move, k);
+        source = move->writes && p->is_source[move->buffer] ? move->buffer : source;
         if (!is_updated(p, move))
             continue;
         if (p->master[move->buffer] == ECH_NONE)
             p->master[move->buffer] = buffer_there(p, e, move->buffer, true);
         EchBytes bytes = MIN(move->written, p->s.buffers[move->buffer].bytes);
-        EchId update = put_update(p, step, p->master[move->buffer], (double)bytes / (double)MAX(updated, 1), read, written, e);
-        copy = ech_edit_copy(e, p->from_host, p->master[move->buffer], move->buffer, bytes);
-        ech_trace_builder_peek_op(e->builder, copy)->stack = stack;
+        double share = (double)bytes / (double)MAX(updated, 1);
+        EchId update = put_there(p, step->last, p->master[move->buffer], (EchBytes)(share * (double)read), (EchBytes)(share * (double)written), after, e);
+        last = ech_edit_copy(e, p->from_host, p->master[move->buffer], move->buffer, bytes);
+        ech_trace_builder_peek_op(e->builder, last)->stack = stack;
         ech_trace_builder_dep(e->builder, update, 0);
     }
-    if (copy != ECH_NONE)
-        put_wait(e, copy);
+    if (last == ECH_NONE && source != ECH_NONE) /* it updates weights that are its own, of which those on the device are made (put_made) */
+        last = put_there(p, step->last, source, read, written, after, e);
+    if (last != ECH_NONE)
+        put_wait(e, last);
 }
 
 /* ---- ops ---- */
@@ -419,6 +449,31 @@ static bool uses_state(const Pass *p, const EchOp *o)
     for (uint32_t u = 0; u < o->n_uses; u++)
         uses |= p->is_state[p->s.uses[o->first_use + u].buffer];
     return uses;
+}
+
+/* What the host makes of its state, and sends over. */
+static void put_made(const Pass *p, EchId op, EchEdit *e)
+{
+    const EchOp *o = &p->s.ops[op];
+    EchId state = ECH_NONE, copy = ECH_NONE, stack = ech_edit_text(e, o->stack);
+    EchBytes read = 0, written = 0;
+    for (uint32_t u = 0; u < o->n_uses; u++) {
+        const EchUse *use = &p->s.uses[o->first_use + u];
+        state = p->is_state[use->buffer] ? use->buffer : state;
+        EchBytes *sum = use->access == ECH_READ ? &read : &written;
+        *sum = ech_bytes_add(*sum, use->bytes);
+    }
+    EchId made = put_there(p, op, state, read, written, e->last_core, e);
+    for (uint32_t u = 0; u < o->n_uses; u++) {
+        const EchUse *use = &p->s.uses[o->first_use + u];
+        if (p->is_state[use->buffer] || use->access != ECH_WRITE)
+            continue;
+        copy = ech_edit_copy(e, p->from_host, state, use->buffer, MIN(use->bytes, p->s.buffers[use->buffer].bytes));
+        ech_trace_builder_peek_op(e->builder, copy)->stack = stack;
+        ech_trace_builder_dep(e->builder, made, 0);
+    }
+    put_wait(e, copy);
+    e->map[op] = e->last_core;
 }
 
 static void put(const Pass *p, EchId op, EchEdit *e)
@@ -466,6 +521,8 @@ static void write_ops(const Pass *p, EchEdit *e)
             e->map[i] = e->last_core;
         } else if (step || of_handed || (o->kind == ECH_OP_COPY && uses_state(p, o))) {
             e->map[i] = e->last_core;
+        } else if (p->on_host && is_of_state(p, i)) {
+            put_made(p, i, e);
         } else {
             put(p, i, e);
         }
@@ -509,6 +566,7 @@ static EchTrace *write_trace(Pass *p, EchTrace *in, EchDiag *diag, GError **erro
     ech_edit_init(&edit, &p->s, builder);
     if (p->on_host) {
         find_states(p);
+        find_sources(p);
         move_states(p, &edit);
         find_going(p);
     }
@@ -531,6 +589,7 @@ static EchTrace *fuse_run(const void *options, const EchDevice *device, EchTrace
     p->step = g_new0(uint32_t, p->s.n + 1);
     p->is_handed = g_new0(bool, p->s.n_buffers + 1);
     p->is_state = g_new0(bool, p->s.n_buffers + 1);
+    p->is_source = g_new0(bool, p->s.n_buffers + 1);
     p->master = g_new(EchId, p->s.n_buffers + 1);
     for (size_t b = 0; b <= p->s.n_buffers; b++)
         p->master[b] = ECH_NONE;
@@ -551,6 +610,7 @@ static EchTrace *fuse_run(const void *options, const EchDevice *device, EchTrace
     g_free(p->step);
     g_free(p->is_handed);
     g_free(p->is_state);
+    g_free(p->is_source);
     g_free(p->master);
     ech_survey_clear(&p->s);
     return out;

@@ -149,6 +149,39 @@ START_TEST(runs_on_host)
 }
 END_TEST
 
+/* Mixed precision, as DeepSpeed has it: the optimizer updates weights of its own, and the model's are made of those behind it. Gradients go in 300 ms; the host
+ * reads six gigabytes and writes three, then three and three for the model's, which come back in 300. */
+START_TEST(weights_of_its_own)
+{
+    g_autofree char *quick = g_strconcat(device_text, "runtime: {processor_rate: 100TB/s}\n", NULL);
+    g_autofree char *text = g_strconcat(device_text, "runtime: {processor_rate: 20GB/s}\n", NULL);
+    g_autoptr(EchDevice) device = ech_test_device_yaml(quick), slow = ech_test_device_yaml(text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    Made m = {.b = ech_test_begin()};
+    EchId own[N];
+    for (unsigned k = 0; k < N; k++) {
+        m.parameters[k] = ech_test_buffer(m.b, "p", GB, ECH_ROLE_PARAMETER, true);
+        m.gradients[k] = ech_test_buffer(m.b, "g", GB, ECH_ROLE_GRADIENT, true);
+        own[k] = ech_test_buffer(m.b, "own", GB, ECH_ROLE_OPTIMIZER, true);
+    }
+    kernel(&m, "mm", m.parameters, NULL, m.gradients);
+    m.optimizer = "FusedAdam";
+    kernel(&m, "multi_tensor_adam", own, m.gradients, own);
+    m.optimizer = NULL;
+    kernel(&m, "copy_", own, NULL, m.parameters);
+    g_autoptr(EchTrace) in = ech_test_finish(m.b);
+    ech_trace_builder_free(m.b);
+    const char *const specs[] = {"fuse:where=host", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) run = ech_test_replay(out, device), slower = ech_test_replay(out, slow);
+    ck_assert(run->completed);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm") / GB, 6);
+    ck_assert_uint_eq(ech_test_peak(run, "host") / GB, 6);
+    ck_assert_int_eq((run->makespan + ms / 2) / ms, 60 + 300 + 300);
+    ck_assert_int_eq((slower->makespan + ms / 2) / ms, 60 + 300 + 450 + 300 + 300);
+}
+END_TEST
+
 /* What is one kernel already is said to be. */
 START_TEST(already)
 {
@@ -198,6 +231,7 @@ int main(void)
     Suite *suite = suite_create("fuse");
     TCase *tcase = tcase_create("fuse");
     tcase_add_loop_test(tcase, one_kernel, 0, G_N_ELEMENTS(cases));
+    tcase_add_test(tcase, weights_of_its_own);
     tcase_add_loop_test(tcase, runs_on_host, 0, G_N_ELEMENTS(on_host));
     tcase_add_loop_test(tcase, beside_a_loop, 0, 2);
     tcase_add_test(tcase, already);
