@@ -329,8 +329,8 @@ class _LayerwiseCasting(_Measure):
     def prepare(self, root):
         if not hasattr(root, "enable_layerwise_casting"):
             return
-        kinds = {weight.dtype for weight in root.parameters() if weight.is_floating_point()}
-        root.enable_layerwise_casting(storage_dtype=getattr(torch, self.value), compute_dtype=torch.bfloat16 if torch.bfloat16 in kinds else next(iter(kinds)))
+        kinds = [weight.dtype for weight in root.parameters() if weight.is_floating_point()]
+        root.enable_layerwise_casting(storage_dtype=getattr(torch, self.value), compute_dtype=torch.bfloat16 if torch.bfloat16 in kinds else kinds[0])
         self.applies("weights of %s, but those that it leaves out (%s)" % (_kind(root), ", ".join(getattr(root, "_skip_layerwise_casting_patterns", None) or ("norms",))))
 
     missing = "no model of diffusers was called"
