@@ -1067,6 +1067,8 @@ $ echelon run --trace traces/gpt_everything.v5e --device tpu-v5e --pass pin | gr
 $ echelon run --trace tests/golden/data/cache_emptied.ech --device a100-80 | grep -E 'fits|reserved'
   It fits. hbm 150 MiB of 78.8 GiB (0 %)
   150 MiB reserved by allocator pytorch:max_split_size_mb:64, as recorded; nvidia-smi would show 662 MiB, 512 MiB of it the process's context.
+$ echelon run --trace tests/golden/data/cache_emptied_before.ech --device a100-80 | grep reserved
+  400 MiB reserved by allocator pytorch:max_split_size_mb:64, as recorded; in the last step 150 MiB, the rest was given back before it; nvidia-smi would show 912 MiB, 512 MiB of it the process's context.
 $ echelon run --trace tests/golden/data/cache_emptied.ech --device a100-80 --allocator best_fit | grep -E 'reserved|best_fit'
   with allocator=best_fit
     hbm: 150 MiB live at 30 us; best_fit
