@@ -410,6 +410,26 @@ START_TEST(one_alone)
 }
 END_TEST
 
+/* What @trace does from @begin on, after what came before. */
+static EchRun *run_from(EchTrace *trace, EchId begin, const char *allocator, EchTrace **ret_part)
+{
+    g_autoptr(GError) error = NULL;
+    *ret_part = ech_trace_part(trace, begin, (EchId)ech_trace_n_ops(trace), &error);
+    ck_assert_ok(*ret_part != NULL, error);
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    g_free(options.allocator);
+    options.allocator = g_strdup(allocator);
+    options.whole = trace;
+    options.n_before = begin;
+    EchRun *run = ech_replay_run(*ret_part, device, NULL, &options, &error);
+    ech_params_clear(ech_replay_params, &options);
+    ck_assert_ok(run != NULL, error);
+    return run;
+}
+
 /* Nothing of what was held before is asked for again where it has no room: then the program would not have come so far. */
 START_TEST(no_room_before)
 {
@@ -421,18 +441,8 @@ START_TEST(no_room_before)
     ech_test_put(b, ECH_OP_FREE, large);
     ech_test_kernel(b, ECH_TEST_MS, small, ECH_READ, 1);
     g_autoptr(EchTrace) trace = ech_test_finish(b);
-    g_autoptr(GError) error = NULL;
-    g_autoptr(EchTrace) part = ech_trace_part(trace, 3, 4, &error);
-    ck_assert_ok(part != NULL, error);
-    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
-    EchReplayOptions options = {0};
-    ech_params_defaults(ech_replay_params, &options);
-    options.engine = ECH_ENGINE_NATIVE;
-    options.whole = trace;
-    options.n_before = 3;
-    g_autoptr(EchRun) run = ech_replay_run(part, device, NULL, &options, &error);
-    ech_params_clear(ech_replay_params, &options);
-    ck_assert_ok(run != NULL, error);
+    g_autoptr(EchTrace) part = NULL;
+    g_autoptr(EchRun) run = run_from(trace, 3, "best_fit", &part);
     ck_assert(!run->fits && !run->completed);
     ck_assert(run->failure.op == ECH_NONE && run->failure.buffer == small);
     ck_assert_uint_eq(run->failure.n_holders, 1);
@@ -453,20 +463,8 @@ START_TEST(given_back_before)
     ech_test_put(b, ECH_OP_ALLOC, small);
     ech_test_kernel(b, ECH_TEST_MS, small, ECH_READ, 1);
     g_autoptr(EchTrace) trace = ech_test_finish(b);
-    g_autoptr(GError) error = NULL;
-    g_autoptr(EchTrace) part = ech_trace_part(trace, 2, 4, &error);
-    ck_assert_ok(part != NULL, error);
-    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
-    EchReplayOptions options = {0};
-    ech_params_defaults(ech_replay_params, &options);
-    options.engine = ECH_ENGINE_NATIVE;
-    g_free(options.allocator);
-    options.allocator = g_strdup("platform");
-    options.whole = trace;
-    options.n_before = 2;
-    g_autoptr(EchRun) run = ech_replay_run(part, device, NULL, &options, &error);
-    ech_params_clear(ech_replay_params, &options);
-    ck_assert_ok(run != NULL, error);
+    g_autoptr(EchTrace) part = NULL;
+    g_autoptr(EchRun) run = run_from(trace, 2, "platform", &part);
     const EchMemoryRun *hbm = &run->memories[0];
     ck_assert_str_eq(hbm->name, "hbm");
     ck_assert_uint_ge(hbm->peak_reserved, 3000000000);
