@@ -1448,7 +1448,8 @@ static void say_declined(const Pass *p, EchDiag *diag)
     for (int k = OK + 1; k < N_REASONS; k++)
         if (p->declined[k] > 0) {
             g_autofree char *bytes = ech_format_bytes(p->declined_bytes[k]);
-            ech_diag_remark(diag, "offload: left %u array%s on the device (%s): %s", p->declined[k], p->declined[k] == 1 ? "" : "s", bytes, reasons[k]);
+            const char *why = k == SOON && p->o->idle == 0 ? "nothing is done between their uses, or a loop uses them slice by slice" : reasons[k];
+            ech_diag_remark(diag, "offload: left %u array%s on the device (%s): %s", p->declined[k], p->declined[k] == 1 ? "" : "s", bytes, why);
         }
 }
 

@@ -6,6 +6,8 @@ $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native -
   - offload: 23 arrays (89.5 MiB) on the host; 23 copies there (89.5 MiB) and 23 back (89.5 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
   - offload: kernels are those compiled without it; the compiler's places do not hold any more
   - offload: left 257 arrays on the device (1.22 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
+$ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass offload:idle=0 2>&1 | grep 'offload: left'
+  - offload: left 6 arrays on the device (48 MiB): nothing is done between their uses, or a loop uses them slice by slice
 $ echelon run --trace gpt_unrolled_kept.h100 --device h100-sxm --engine native --pass offload:memory=120MiB,overlap=true --pass prefetch 2>&1 | grep -E 'It (fits|takes)|were asked|offload:|So this'
   after pass offload:memory=120MiB,overlap=true
   It fits. hbm 118 MiB of 79.1 GiB (0 %), host 67.5 MiB of 2 TiB (0 %)
