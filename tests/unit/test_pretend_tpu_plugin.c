@@ -227,6 +227,7 @@ static void look_whether_over(void)
     FINE(api->Event_OnReady(&(PJRT_Event_OnReady_Args){.event = ready.event, .callback = note, .user_arg = &told}));
     ck_assert(told);
     FINE(api->Event_Destroy(&(PJRT_Event_Destroy_Args){.event = ready.event}));
+    destroy(made.buffer);
     made.shape_element_type = 99;
     PJRT_Error *error = api->Client_CreateUninitializedBuffer(&made);
     PJRT_Error_GetCode_Args code = {.struct_size = sizeof code, .error = error};
@@ -234,7 +235,6 @@ static void look_whether_over(void)
     ck_assert_int_eq(code.code, PJRT_UNIMPLEMENTED);
     FINE(api->Error_ForEachPayload(&(PJRT_Error_ForEachPayload_Args){.error = error}));
     FINE(api->Error_Destroy(&(PJRT_Error_Destroy_Args){.error = error}));
-    destroy(made.buffer);
 }
 
 START_TEST(what_is_asked_for_is_over)
