@@ -1172,16 +1172,22 @@ static char *lines_of(const EchResult *result)
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
 
-/* Whether an instruction of @program that is given an array of @count elements is one of softmax's: its exponentials, or its sums. */
-static bool is_in_softmax(const EchProgram *program, uint64_t count, bool sums)
+enum { EXPONENTIALS = 1, SUMS = 2 };
+
+/* Elements of arrays that softmax's exponentials and sums are given, uint64_t to EXPONENTIALS | SUMS. */
+static GHashTable *given_to_softmax(const EchProgram *program)
 {
+    GHashTable *given = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
     for (EchId i = 0; i < program->n_instructions; i++) {
         const EchInstruction *at = &program->instructions[i];
-        bool is = sums ? at->opcode == ECH_HLO_REDUCE || at->opcode == ECH_HLO_REDUCE_WINDOW : at->opcode == ECH_HLO_EXPONENTIAL;
-        if (is && at->n_operands > 0 && program->shapes[program->instructions[ech_program_operand(program, at, 0)].shape].count == count)
-            return true;
+        unsigned to = at->opcode == ECH_HLO_EXPONENTIAL ? EXPONENTIALS : at->opcode == ECH_HLO_REDUCE || at->opcode == ECH_HLO_REDUCE_WINDOW ? SUMS : 0;
+        if (to == 0 || at->n_operands == 0)
+            continue;
+        uint64_t count = program->shapes[program->instructions[ech_program_operand(program, at, 0)].shape].count;
+        unsigned before = GPOINTER_TO_UINT(g_hash_table_lookup(given, &count));
+        g_hash_table_replace(given, g_memdup2(&count, sizeof count), GUINT_TO_POINTER(before | to));
     }
-    return false;
+    return given;
 }
 
 /* Elements of each array of attention's scores that a compiled program makes, uint64_t: of products in batches, at least twice as large as either side, of
@@ -1189,6 +1195,7 @@ static bool is_in_softmax(const EchProgram *program, uint64_t count, bool sums)
 static GArray *scores_of(const EchProgram *program)
 {
     GArray *counts = g_array_new(FALSE, FALSE, sizeof(uint64_t));
+    g_autoptr(GHashTable) given = given_to_softmax(program);
     for (EchId i = 0; i < program->n_instructions; i++) {
         const EchInstruction *at = &program->instructions[i];
         EchDtype dtype;
@@ -1196,13 +1203,13 @@ static GArray *scores_of(const EchProgram *program)
             ech_program_product(program, i, 0, &dtype) != ECH_PRODUCT_BATCH)
             continue;
         uint64_t count = program->shapes[at->shape].count;
-        bool larger = true, known = false;
+        bool larger = true;
         for (uint32_t k = 0; k < 2; k++)
             larger &= count / 2 >= program->shapes[program->instructions[ech_program_operand(program, at, k)].shape].count;
-        for (guint k = 0; k < counts->len; k++)
-            known |= g_array_index(counts, uint64_t, k) == count;
-        if (larger && !known && is_in_softmax(program, count, false) && is_in_softmax(program, count, true))
+        if (larger && GPOINTER_TO_UINT(g_hash_table_lookup(given, &count)) == (EXPONENTIALS | SUMS)) {
             g_array_append_val(counts, count);
+            g_hash_table_remove(given, &count); /* once is enough */
+        }
     }
     return counts;
 }
@@ -1330,7 +1337,7 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
         g_ptr_array_add(said, g_strdup(lines));
     if (a->attends)
         g_ptr_array_add(said, g_strdup_printf("Softmax makes %s of that, of all pairs of positions: %s keeps no such array.", scores,
-                                              a->pytorch                              ? ECH_TORCH_SDPA
+                                              a->pytorch || !program                  ? ECH_TORCH_SDPA
                                               : program->platform == ECH_PLATFORM_TPU ? "jax.experimental.pallas.ops.tpu.splash_attention"
                                                                                       : "jax.nn.dot_product_attention(implementation=\"cudnn\")"));
     const char *went_on = ech_member_text(here, "went_on_when_captured");
