@@ -3,13 +3,8 @@
 # traces/capture/compile.py compiles of the same function. Arrays are placed by `echelon alloc` where JAX's own allocator put them. Skipped (77) where python3
 # has no jax with its CUDA plugin.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-python3 -c 'import jax, importlib.util as u; assert u.find_spec("jax_plugins.xla_cuda13") or u.find_spec("jax_plugins.xla_cuda12")' 2>/dev/null ||
-  { echo "no jax with a CUDA plugin for python3"; exit 77; }
-echelon=${2:?usage: pretend_jax.sh SOURCE ECHELON}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1
+. "$(dirname "$0")/pretend_begin"
+begin 'import jax, importlib.util as u; assert u.find_spec("jax_plugins.xla_cuda13") or u.find_spec("jax_plugins.xla_cuda12")' "jax with a CUDA plugin"
 
 cat >"$work/step.py" <<'PY'
 import functools

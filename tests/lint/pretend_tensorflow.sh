@@ -3,13 +3,9 @@
 # has; operators say whose arrays and kernels these are, calls of functions tell steps; limits that the program sets hold. Skipped (77) where python3 has no
 # tensorflow with the libraries of CUDA.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-python3 -c 'import importlib.util as u; assert u.find_spec("tensorflow") and u.find_spec("nvidia.cudnn")' 2>/dev/null ||
-  { echo "no tensorflow with CUDA for python3"; exit 77; }
-echelon=${2:?usage: pretend_tensorflow.sh SOURCE ECHELON}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1 TF_CPP_MIN_LOG_LEVEL=1
+. "$(dirname "$0")/pretend_begin"
+begin 'import importlib.util as u; assert u.find_spec("tensorflow") and u.find_spec("nvidia.cudnn")' "tensorflow with CUDA"
+export TF_CPP_MIN_LOG_LEVEL=1
 
 cat >"$work/step.py" <<'PY'
 import tensorflow as tf

@@ -2,11 +2,8 @@
 # A PyTorch program on an NVIDIA GPU that is not there: what Python alone can tell of it. Operators on the host's own arrays, and how many elements of a mask are
 # set that the host copied to the device. Skipped (77) where python3 has no torch built with CUDA.
 set -u
-python3 -c 'import torch; assert torch.version.cuda' 2>/dev/null || { echo "no torch built with CUDA for python3"; exit 77; }
-echelon=${2:?usage: pretend_torch.sh SOURCE ECHELON}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1
+. "$(dirname "$0")/pretend_begin"
+begin 'import torch; assert torch.version.cuda' "torch built with CUDA"
 
 cat >"$work/step.py" <<'PY'
 import ctypes, torch, torch.utils.checkpoint

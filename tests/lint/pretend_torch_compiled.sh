@@ -1,11 +1,8 @@
 #!/bin/bash
 # What torch.compile compiles of PyTorch on an NVIDIA GPU that is not there. Skipped (77) where python3 has no torch built with CUDA.
 set -u
-python3 -c 'import torch; assert torch.version.cuda' 2>/dev/null || { echo "no torch built with CUDA for python3"; exit 77; }
-echelon=${2:?usage: pretend_torch_compiled.sh SOURCE ECHELON}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1
+. "$(dirname "$0")/pretend_begin"
+begin 'import torch; assert torch.version.cuda' "torch built with CUDA"
 
 # FlexAttention: how many scores a head's blocks have, forward and backward, where the program makes the blocks, where a compiled graph does, and where one only
 # leaves out some of them; and nothing of a mask that hangs on results.

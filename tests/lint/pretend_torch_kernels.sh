@@ -2,11 +2,8 @@
 # A program's own kernels in Triton, and those that TorchInductor picks, of PyTorch on an NVIDIA GPU that is not there. Skipped (77) where python3 has no torch
 # built with CUDA.
 set -u
-python3 -c 'import torch; assert torch.version.cuda' 2>/dev/null || { echo "no torch built with CUDA for python3"; exit 77; }
-echelon=${2:?usage: pretend_torch_kernels.sh SOURCE ECHELON}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1
+. "$(dirname "$0")/pretend_begin"
+begin 'import torch; assert torch.version.cuda' "torch built with CUDA"
 
 # Triton's autotuner times nothing: of four choices the first has no code, the second is taken, the others are not compiled. Once to tune, once for each call.
 cat >"$work/tuned.py" <<'PY'

@@ -1,11 +1,8 @@
 #!/bin/bash
 # What changes a PyTorch program on an NVIDIA GPU that is not there, beside what is changed by hand. Skipped (77) where python3 has no torch built with CUDA.
 set -u
-python3 -c 'import torch; assert torch.version.cuda' 2>/dev/null || { echo "no torch built with CUDA for python3"; exit 77; }
-echelon=${2:?usage: pretend_torch_measures.sh SOURCE ECHELON}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1
+. "$(dirname "$0")/pretend_begin"
+begin 'import torch; assert torch.version.cuda' "torch built with CUDA"
 
 # Measures that capture applies (--with) are what they are by hand; what there is nothing to apply to is said.
 cat >"$work/with.py" <<'PY'

@@ -1,11 +1,8 @@
 #!/bin/bash
 # Operators of packages for PyTorch, servers and ranks on NVIDIA GPUs that are not there. Skipped (77) where python3 has no torch built with CUDA.
 set -u
-python3 -c 'import torch; assert torch.version.cuda' 2>/dev/null || { echo "no torch built with CUDA for python3"; exit 77; }
-echelon=${2:?usage: pretend_torch_packages.sh SOURCE ECHELON}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1
+. "$(dirname "$0")/pretend_begin"
+begin 'import torch; assert torch.version.cuda' "torch built with CUDA"
 
 # Operators of other packages, kernels of CuTe's DSL, and FlashAttention 4 on it, by what their packages look like; and a worker that is killed by its own program.
 mkdir -p "$work/cutlass/cutlass_dsl" "$work/flash_attn/cute"

@@ -2,12 +2,8 @@
 # A PyTorch program on a TPU that is not there (torch_tpu): what it gets back, what is written down, what does not fit, several processes. Skipped (77) where
 # python3 has no torch_tpu.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-python3 -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ("torch", "torch_tpu", "libtpu"))))' 2>/dev/null || { echo "no torch_tpu for python3"; exit 77; }
-echelon=${2:?usage: pretend_torch_tpu.sh SOURCE ECHELON}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1
+. "$(dirname "$0")/pretend_begin"
+begin 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ("torch", "torch_tpu", "libtpu"))))' "torch_tpu"
 
 cat >"$work/step.py" <<'PY'
 import torch
@@ -40,14 +36,7 @@ for make in (lambda: torch.ones(1 << 34, device=d).sum().item(), lambda: f(torch
 else:
     raise SystemExit("64 GiB fitted a chip of 16")
 PY
-"$echelon" capture --pretend tpu-v5e -o "$work/s" -- python3 "$work/step.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
-grep -q "wrote .*pretend; now: echelon run --trace" "$work/said" || { grep echelon "$work/said"; exit 1; }
-"$echelon" run --trace "$work"/s.*.pretend --device tpu-v5e --step last --json >"$work/run.json" || { echo "run: $?"; exit 1; }
-python3 - "$work/run.json" <<'PY' || exit 1
-import json, sys
-run = json.load(open(sys.argv[1]))
-assert run["fits"] and 10 < run["ops"] and 1e6 < run["makespan_ps"] < 1e9, (run["ops"], run["makespan_ps"])
-PY
+capture_small_step "$work/step.py"
 grep -q "echelon capture: s.[0-9]*.programs/.*: refused: .*memory" "$work/said" || { echo "nothing was refused"; exit 1; }
 
 cat >"$work/ranks.py" <<'PY'

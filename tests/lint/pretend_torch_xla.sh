@@ -2,12 +2,8 @@
 # A PyTorch/XLA program on a TPU that is not there (torch_xla): what it gets back, what is written down, what does not fit, shards, several processes. Skipped (77)
 # where python3 has no torch_xla.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-python3 -c 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ("torch", "torch_xla", "libtpu"))))' 2>/dev/null || { echo "no torch_xla for python3"; exit 77; }
-echelon=${2:?usage: pretend_torch_xla.sh SOURCE ECHELON}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1
+. "$(dirname "$0")/pretend_begin"
+begin 'import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ("torch", "torch_xla", "libtpu"))))' "torch_xla"
 
 cat >"$work/step.py" <<'PY'
 import torch
@@ -45,14 +41,7 @@ except RuntimeError as error:
 else:
     raise SystemExit("20 GiB fitted a chip of 16")
 PY
-"$echelon" capture --pretend tpu-v5e -o "$work/s" -- python3 "$work/step.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
-grep -q "wrote .*pretend; now: echelon run --trace" "$work/said" || { grep echelon "$work/said"; exit 1; }
-"$echelon" run --trace "$work"/s.*.pretend --device tpu-v5e --step last --json >"$work/run.json" || { echo "run: $?"; exit 1; }
-python3 - "$work/run.json" <<'PY' || exit 1
-import json, sys
-run = json.load(open(sys.argv[1]))
-assert run["fits"] and 10 < run["ops"] and 1e6 < run["makespan_ps"] < 1e9, (run["ops"], run["makespan_ps"])
-PY
+capture_small_step "$work/step.py"
 "$echelon" run --trace "$work"/s.*.pretend --device tpu-v5e --step 2 | grep -q "linear.py:" || { echo "no lines of the program"; exit 1; }
 
 cat >"$work/shards.py" <<'PY'

@@ -2,12 +2,8 @@
 # A JAX program on a TPU that is not there is compiled as traces/capture/compile.py compiles the same function; what it gets back has the shapes, shardings and
 # lifetimes that it asked for. Skipped (77) where python3 has no jax and libtpu. With a python3 whose JAX is older than 0.8 (from 0.4.38 on) the first program alone is tried.
 set -u
-cd "$(dirname "$0")/../.." || exit 1
-python3 -c 'import jax, libtpu' 2>/dev/null || { echo "no jax and libtpu for python3"; exit 77; }
-echelon=${2:?usage: pretend_tpu.sh SOURCE ECHELON}
-work=$(mktemp -d) || exit 1
-trap 'rm -rf "$work"' EXIT
-export PYTHONDONTWRITEBYTECODE=1
+. "$(dirname "$0")/pretend_begin"
+begin 'import jax, libtpu' "jax and libtpu"
 
 cat >"$work/old.py" <<'PY'
 import functools
