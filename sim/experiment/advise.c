@@ -1099,14 +1099,21 @@ static JsonNode *json_of(const EchResult *result)
     return ech_report_json(&report);
 }
 
-/* EchTallyRow of each line of the program that made temporaries which hbm holds at its fullest, most bytes first. */
-static GArray *rows_by_line(const EchResult *result)
+/* Who holds hbm at its fullest. Owned by the caller; NULL and 0: there is none. */
+static EchHolder *holders_at_fullest(const EchResult *result, size_t *ret_n)
 {
     EchReport report = ech_result_report(result);
     const EchMemoryRun *memory = ech_report_memory(result->run, "hbm");
+    *ret_n = 0;
+    return memory ? ech_report_holders(&report, "hbm", memory->peak_at, ret_n) : NULL;
+}
+
+/* EchTallyRow of each line of the program that made temporaries which hbm holds at its fullest, most bytes first. */
+static GArray *rows_by_line(const EchResult *result)
+{
+    size_t n;
+    g_autofree EchHolder *holders = holders_at_fullest(result, &n);
     EchTally *tally = ech_tally_new();
-    size_t n = 0;
-    g_autofree EchHolder *holders = memory ? ech_report_holders(&report, "hbm", memory->peak_at, &n) : NULL;
     for (size_t i = 0; i < n; i++) {
         const EchBuffer *buffer = &ech_trace_buffers(result->trace)[holders[i].buffer];
         bool given = buffer->role == ECH_ROLE_PARAMETER || buffer->role == ECH_ROLE_OPTIMIZER || buffer->role == ECH_ROLE_WEIGHT_COPY;
@@ -1121,9 +1128,8 @@ static GArray *rows_by_line(const EchResult *result)
 static char *parts_of(const EchResult *result)
 {
     EchReport report = ech_result_report(result);
-    const EchMemoryRun *memory = ech_report_memory(result->run, "hbm");
-    size_t n = 0;
-    g_autofree EchHolder *holders = memory ? ech_report_holders(&report, "hbm", memory->peak_at, &n) : NULL;
+    size_t n;
+    g_autofree EchHolder *holders = holders_at_fullest(result, &n);
     g_autofree char *parts = ech_report_parts(&report, holders, n);
     return parts ? g_strdup_printf("Weights then, by who uses them: %s.", parts) : NULL;
 }
@@ -1136,10 +1142,8 @@ static char *parts_of(const EchResult *result)
 /* Bytes of its temporaries that diffusers' autoencoders made, of what hbm holds at its fullest. */
 static EchBytes decoded_held(const EchResult *result)
 {
-    EchReport report = ech_result_report(result);
-    const EchMemoryRun *memory = ech_report_memory(result->run, "hbm");
-    size_t n = 0;
-    g_autofree EchHolder *holders = memory ? ech_report_holders(&report, "hbm", memory->peak_at, &n) : NULL;
+    size_t n;
+    g_autofree EchHolder *holders = holders_at_fullest(result, &n);
     EchBytes bytes = 0;
     for (size_t i = 0; i < n; i++) {
         const EchBuffer *buffer = &ech_trace_buffers(result->trace)[holders[i].buffer];
@@ -1234,10 +1238,8 @@ static bool is_of_counts(const char *text, const GArray *counts)
 static EchBytes scores_held(const EchResult *result)
 {
     const EchTrace *trace = result->trace;
-    EchReport report = ech_result_report(result);
-    const EchMemoryRun *memory = ech_report_memory(result->run, "hbm");
-    size_t n = 0;
-    g_autofree EchHolder *holders = memory ? ech_report_holders(&report, "hbm", memory->peak_at, &n) : NULL;
+    size_t n;
+    g_autofree EchHolder *holders = holders_at_fullest(result, &n);
     g_autofree bool *is_score = g_new0(bool, ech_trace_n_buffers(trace) + 1);
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];

@@ -1,8 +1,8 @@
 /* What the allocations of a study are called, and who holds memory. */
 #include "sim/experiment/alloc_study_private.h"
-#include "sim/trace/ranges.h"
 #include "sim/experiment/experiment_private.h"
 #include "sim/report/text.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
 

@@ -26,9 +26,9 @@ void ech_hlo_remark_donors(const EchProgram *program, const EchHloDonor *donors,
 /** Says in @diag which donated arguments a compiled program copies its outputs over, instead of updating them in place. */
 void ech_hlo_remark_copied_back(const EchProgram *program, EchDiag *diag);
 /** What the remark on arguments that are not donated says of them, which advice looks for. */
+#define ECH_REMARK_UNDONATED "not donated in the program as captured"
 /** What names of a function's arguments are made of, and how that remark begins to tell them where there are several: "of p, state: ". */
 #define ECH_ARGUMENT_LETTERS G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_"
 #define ECH_REMARK_OF_ARGUMENTS "of "
-#define ECH_REMARK_UNDONATED "not donated in the program as captured"
 /** Says in @diag which arguments of a compiled program its results could lie in and do not, because they are not donated. */
 void ech_hlo_remark_undonated(const EchProgram *program, EchDiag *diag);

@@ -12,8 +12,7 @@
 #define ECH_TORCH_UNFOLDS                                                                                                                                      \
     "PyTorch does not hand this convolution to cuDNN, and writes its input out once for each place of the filter: so it does where one sample, or its "        \
     "result, has 2^31 elements and more, where cuDNN is switched off, and where a release does not trust its cuDNN (2.9: 3-D in 16 bits): less of the input "  \
-    "at a time, or "                                                                                                                                           \
-    "another release"
+    "at a time, or another release"
 #define ECH_TORCH_SCORES                                                                                                                                       \
     "attention's scores are written out, as none of PyTorch's fused kernels that are switched on takes these arguments (masks with grouped heads, two or "     \
     "five dimensions, bfloat16 before Ampere): sdpa_kernel() of one of them says why"
