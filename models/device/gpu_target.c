@@ -390,6 +390,9 @@ static GString *write_yaml(const GPtrArray *fields, const char *where, GError **
     double major = number(fields, "cuda_compute_capability.major"), minor = number(fields, "cuda_compute_capability.minor");
     if (g && g_str_has_prefix(g->compiler, "gfx"))
         g_string_append(out, "  sm_lanes: {value: 64, source: \"data sheet: AMD CDNA, four SIMDs of 16 lanes\"}\n");
+    /* Those of PCs and their like have 4 such units in each quarter of a multiprocessor, others 8: NVIDIA's papers on TU102, GA102, AD102 and GB202. */
+    if ((major == 7 && minor == 5) || (major == 8 && minor >= 6) || major == 12)
+        g_string_append(out, "  sm_load_lanes: {value: 16, source: \"data sheet: as NVIDIA's papers have chips of this compute capability\"}\n");
     if (major >= 1 && major <= 1000 && minor >= 0 && minor <= 9)
         g_string_append_printf(out, "  compute_capability: {value: %.0f.%.0f, source: \"compiler: gpu_target_config\"}\n", major, minor);
     return out;

@@ -11,6 +11,8 @@ enum { SM_THREADS = 2048, SM_BLOCKS = 32, SM_REGISTERS = 65536, SM_SHARED = 228 
 #define MOST_RESIDENT 1024.0
 /* Lanes that an SM issues to in a clock: four warp schedulers of 32 (kernel.sm_lanes says otherwise). */
 #define SM_LANES 128
+/* Of these the units load or store in a clock (NVIDIA's papers on the V100, A100 and H100; kernel.sm_load_lanes says otherwise). */
+#define SM_LOAD_LANES 32
 /* Bytes that an SM takes from L2 in a clock (XLA's cost model: at most 32). */
 #define SM_BYTES 32.0
 /* A trip to memory under load against the pointer chase that the device file has: 1.6, from kernels of one block on an H100 (recorded PyTorch, 0.5 us a trip).
@@ -272,15 +274,6 @@ static double found_in_l2(const EchGpuChip *chip, double all)
     return chip->l2 && chip->l2->capacity > 0 && chip->l2->read > 0 ? CLAMP(1 - all / (L2_SHARE * (double)chip->l2->capacity), 0, 1) : 0;
 }
 
-EchTime ech_gpu_issue_time(const EchGpuLaunch *launch, const EchDevice *device)
-{
-    EchGpuChip chip;
-    if (launch->issued == 0 || !chip_of(device, -1, &chip))
-        return 0;
-    double used = CLAMP((double)ech_gpu_blocks(launch), 1, chip.sms);
-    return (EchTime)MIN((double)launch->issued / (used * chip.lanes / 32 * chip.clock) * ECH_PS_PER_S, 1e18);
-}
-
 uint64_t ech_gpu_near_bytes(const EchGpuLaunch *launch, const EchDevice *device, uint64_t bytes)
 {
     EchGpuChip chip = {.l2 = ech_device_memory_kind(device, ECH_MEM_CACHE)};
@@ -328,6 +321,26 @@ static double overlap(const double *parts, size_t n, double p)
     for (size_t i = 0; i < n && most > 0; i++)
         sum += pow(parts[i] / most, p);
     return most > 0 ? most * pow(sum, 1 / p) : 0;
+}
+
+EchTime ech_gpu_code_time(const EchGpuLaunch *launch, const EchDevice *device, const EchGpuCode *code)
+{
+    EchGpuChip chip;
+    if (launch->issued == 0 || !chip_of(device, -1, &chip))
+        return 0;
+    double blocks = MAX((double)ech_gpu_blocks(launch), 1), used = MIN(blocks, chip.sms);
+    double loads = MAX(ech_device_number(device, "kernel.sm_load_lanes", SM_LOAD_LANES), 1);
+    double issue = (double)launch->issued / (chip.lanes / 32), access = MAX((double)launch->accesses * 32 / loads, (double)launch->wavefronts);
+    double fetch = chip.l2 ? rate_seconds((double)launch->fetched, chip.l2->read) : 0;
+    double memory = ech_gpu_memory_seconds(&chip, code->read, code->written, blocks);
+    double busy = MAX(MAX(MAX(issue, access) / (used * chip.clock), code->units), MAX(fetch, memory));
+    double near = chip.l2 && chip.l2->latency > 0 ? (double)chip.l2->latency * 1e-12 : chip.trip;
+    double far = launch->fetched > 0 ? CLAMP((code->read + code->written) / (double)launch->fetched, 0, 1) : 1;
+    double waves = ceil(blocks / (chip.sms * resident_blocks(&chip, ech_gpu_threads(launch), launch->registers, launch->shared)));
+    double trip = near + (chip.trip - near) * far;
+    double path = ((double)launch->path_cycles / chip.clock + (double)launch->path_trips * trip) * waves / blocks; /* of one block after another */
+    double alone = launch->path_trips > 0 ? trip : 0;                                                              /* Nothing hides the first. */
+    return (EchTime)MIN((launch->barriers > 0 ? busy + path : MAX(busy + alone, path)) * ECH_PS_PER_S, 1e18);
 }
 
 static void finish(EchGpuCost *cost, const EchGpuChip *chip, double work)

@@ -157,7 +157,8 @@ static inline uint64_t ech_gpu_near_limit(size_t i)
 /** A launch and its shape; 0 where not known. As text "grid=264x2x1 block=512x1x1 shared=0 registers=32 product=1x5185x1024x4096 rows=82960x5185 scattered=1
  * sectors=36 axes=4 elements=4096 operand_bytes=2"; what a compiled program says of the kernel itself, where a name would not, follows it: "class=product
  * arithmetic=mma tile=64x32x32 stages=3 alignment=1 instructions=30 vector=4 trips=2 routine=radix keys=4 passes=2 turned=4096", and of weights of few bits
- * "weight_bits=5", "fills=1", "waits=1", "filters=1"; of one that is told by its own code "issued=262144 near=0x0x65536x65536x65536x2097152".
+ * "weight_bits=5", "fills=1", "waits=1", "filters=1"; of one that is told by its own code "issued=262144
+ * access=65536x131072 fetched=4194304 path=5120000x16384 near=0x0x65536x65536x65536x2097152".
  */
 typedef struct {
     uint32_t grid[3], block[3];
@@ -188,7 +189,12 @@ typedef struct {
     uint8_t keys;        /**< Sorts: bytes of the key, where cub can sort by it; 0: it cannot. */
     bool fills;          /**< Products of a library in a program's graph: it sets the counter by which its blocks take tiles, a node of its own before it. */
     uint16_t passes;     /**< FFTs: times that all points are read and written. Solvers: calls of the routine, one after another. */
-    uint64_t issued;     /**< Instructions of all its warps, where its own code tells them. */
+    /* Of one that is told by its own code, else 0; of all its warps or blocks together. */
+    uint64_t issued;                  /**< Instructions of its warps. */
+    uint64_t accesses, wavefronts;    /**< Of the units that load and store: instructions, and lines or words of each bank that these let through. */
+    uint64_t fetched;                 /**< Bytes of sectors that each block reads, and that each of its stores writes. */
+    uint64_t path_cycles, path_trips; /**< Of each block's slowest warp: what its instructions wait for, and beside that trips to L2 or beyond. */
+    uint64_t barriers;                /**< Those that a warp of each block comes to. */
     uint64_t near[ECH_GPU_NEAR]; /**< Of what it reads and writes, how many bytes were used shortly before, with at most ech_gpu_near_limit() others since. */
 } EchGpuLaunch;
 /** Parses the text above; fields in any order, unknown ones passed over. False where there is no grid and no shape in it. */
@@ -200,9 +206,19 @@ char *ech_gpu_launch_change(const char *was, const EchGpuLaunch *launch) G_GNUC_
 /** Of @bytes that it moves, those that the L2 of @device has by launch->near. A range's uses lie three quarters of its way back, and of what was used that long
  * ago L2 has what it has of a kernel that moves as much (ech_gpu_memory_seconds). 0 where nothing is told or the device says nothing of its L2. */
 uint64_t ech_gpu_near_bytes(const EchGpuLaunch *launch, const EchDevice *device, uint64_t bytes);
-/** What the schedulers of @device take at least for launch->issued, each an instruction of a warp a clock, on as many multiprocessors as there are blocks. 0
- * where nothing is told. */
-EchTime ech_gpu_issue_time(const EchGpuLaunch *launch, const EchDevice *device);
+/** What else a kernel does that is told by its own code: bytes of device memory, and what its operations take units, in seconds. */
+typedef struct {
+    double read, written, units;
+} EchGpuCode;
+/** How long a kernel takes on @device by its own code, without its launch; 0 where that is not told. Its warps keep busy one thing most:
+ *  - schedulers, each with an instruction of a warp a clock, on as many multiprocessors as there are blocks;
+ *  - the units that load and store, kernel.sm_load_lanes lanes a clock and a wavefront a clock;
+ *  - L2, by what blocks fetch from it, or device memory, by what is not there;
+ *  - @code's units.
+ * The path is what the slowest warp of each block waits for, as often as blocks follow each other on a multiprocessor; its trips go to L2, or as far as bytes
+ * come from there to device memory. Where warps wait for each other all of a block's wait at once, so the path comes on top; else the longer of both counts,
+ * with one trip that nothing hides. */
+EchTime ech_gpu_code_time(const EchGpuLaunch *launch, const EchDevice *device, const EchGpuCode *code);
 /** Lets what the launch says of the kernel stand over what was read of its name. */
 void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name);
 /** Elements of a list of tensors that a block of multi_tensor_apply takes at most (PyTorch 2.11 and 2.15, MultiTensorApply.cuh: kChunkSize). */

@@ -1169,6 +1169,10 @@ static const struct {
     {"waits", 1, .members = {MEMBER(waits, 1)}},
     {"filters", 1, .members = {MEMBER(filters, 1)}},
     {"issued", 1, .members = {MEMBER(issued, ANY)}},
+    {"access", 2, .members = {MEMBER(accesses, ANY), MEMBER(wavefronts, ANY)}},
+    {"fetched", 1, .members = {MEMBER(fetched, ANY)}},
+    {"path", 2, .members = {MEMBER(path_cycles, ANY), MEMBER(path_trips, ANY)}},
+    {"barriers", 1, .members = {MEMBER(barriers, ANY)}},
     {"near", ECH_GPU_NEAR, .shown_by = ECH_GPU_NEAR - 1,
      .members = {MEMBER(near[0], ANY), MEMBER(near[1], ANY), MEMBER(near[2], ANY), MEMBER(near[3], ANY), MEMBER(near[4], ANY), MEMBER(near[5], ANY)}},
 };

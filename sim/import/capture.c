@@ -728,7 +728,8 @@ static void cut_to_arrays(EchCapture *capture, const EchArrayUse *arrays, size_t
     work->read = MIN(work->read, given);
     work->write = MIN(work->write, given);
     EchGpuLaunch shape;
-    if (work->unit != ECH_WORK_VECTOR || *launch == ECH_NONE || !ech_gpu_launch_parse(ech_trace_builder_peek_string(capture->builder, *launch), &shape))
+    if (work->unit != ECH_WORK_VECTOR || *launch == ECH_NONE || !ech_gpu_launch_parse(ech_trace_builder_peek_string(capture->builder, *launch), &shape) ||
+        shape.issued > 0) /* its own code says what it computes */
         return;
     __extension__ typedef unsigned __int128 u128;
     work->ops = (uint64_t)((u128)work->ops * given / most);

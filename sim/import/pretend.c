@@ -54,6 +54,13 @@
  *   lanes OPERATIONS OPERATIONS_64 INSTRUCTIONS                       of the kernel before, whose own code was looked at: what its `uses` are is all that it
  *                                                                     moves, and this is what its lanes compute on numbers of up to 32 and of 64 bits;
  *                                                                     instructions of all its warps
+ *   code ACCESSES WAVEFRONTS FETCHED CYCLES TRIPS BARRIERS REGISTERS SHARED
+ *                                                                     of the kernel before, behind its lanes: what of all its warps goes to the units that
+ *                                                                     load and store, and how many lines or words of each bank these let through;
+ *                                                                     bytes of sectors that each block reads and each store writes; of the slowest warp
+ *                                                                     of each block, of all blocks together, cycles, trips to L2 or beyond beside them,
+ *                                                                     and barriers; registers of a thread (0: not known), bytes of shared memory of a
+ *                                                                     block beside those that the launch asks for
  *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
  *   thread THREAD                                                     the next work is asked for by this one, of whose ranges none was opened or closed last
  *   end
@@ -835,6 +842,21 @@ static bool add_lanes(Reader *r, GError **error)
     kernel->by_code = true;
     memcpy(kernel->lanes, r->lines.fields, sizeof kernel->lanes);
     kernel->launch.issued = r->lines.fields[2];
+    return true;
+}
+
+static bool add_code(Reader *r, GError **error)
+{
+    if (!r->launched || r->kernels->len == 0 || !g_array_index(r->kernels, Kernel, r->kernels->len - 1).by_code) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: code of no kernel; expected its lanes before", r->lines.where, r->lines.line);
+        return false;
+    }
+    EchGpuLaunch *launch = &g_array_index(r->kernels, Kernel, r->kernels->len - 1).launch;
+    uint64_t *const to[] = {&launch->accesses, &launch->wavefronts, &launch->fetched, &launch->path_cycles, &launch->path_trips, &launch->barriers};
+    for (size_t i = 0; i < G_N_ELEMENTS(to); i++)
+        *to[i] = r->lines.fields[i];
+    launch->registers = (uint32_t)MIN(r->lines.fields[6], 255);
+    launch->shared = (uint32_t)MIN(launch->shared + r->lines.fields[7], (uint64_t)INT32_MAX);
     return true;
 }
 
@@ -1662,6 +1684,7 @@ enum {
     LINE_SECTORS,
     LINE_AXES,
     LINE_LANES,
+    LINE_CODE,
     LINE_ASKED,
     LINE_THREAD,
     LINE_POOL,
@@ -1710,6 +1733,7 @@ static const EchLineKind kinds[] = {
     [LINE_SECTORS] = {"sectors", NULL, 1, false},
     [LINE_AXES] = {"axes", NULL, 1, false},
     [LINE_LANES] = {"lanes", NULL, 3, false},
+    [LINE_CODE] = {"code", NULL, 8, false},
     [LINE_ASKED] = {"asked", NULL, 1, false},
     [LINE_THREAD] = {"thread", NULL, 1, false},
     [LINE_POOL] = {"pool", NULL, 2, false},
@@ -1794,6 +1818,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_AXES: return add_places(r, false, error);
     case LINE_PRODUCTS: return add_products(r, error);
     case LINE_LANES: return add_lanes(r, error);
+    case LINE_CODE: return add_code(r, error);
     case LINE_ASKED: /* what a library takes of the host, in operators */
         r->operators += r->eager ? (uint32_t)MIN(r->lines.fields[0], UINT32_MAX - r->operators) : 0;
         break;

@@ -608,24 +608,36 @@ static void take_cached(const Map *map, Row *row, const EchGpuCost *cost)
         row->work[port] *= 1 - MIN((double)cost->cached / (double)cost->bytes, 1);
 }
 
-/* Of a kernel of no known class whose own code was looked at: what it uses is found in L2 as far as its launch tells that it was used shortly before, that much
- * less is asked of the memory, and L2 has its own rate; and its instructions are to be issued. */
-static void price_by_code(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
+/* The longest of a kernel's @row in units, in seconds. */
+static double unit_seconds(const Map *map, const Row *row)
+{
+    double time = 0;
+    for (uint32_t i = 0; i < row->n_used; i++)
+        if (map->kinds[row->used[i]] == ECH_RESOURCE_UNIT)
+            time = MAX(time, resource_time(map, row, row->used[i]));
+    return time / ECH_PS_PER_S;
+}
+
+/* Of a kernel whose own code was looked at: what it uses is found in L2 as far as its launch tells that it was used shortly before, that much less is asked of
+ * the memory, and L2 has its own rate; and it takes what its code does. False where its code does not tell what its warps wait for. */
+static bool price_by_code(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
     const EchMemory *hbm = ech_device_memory_kind(map->device, ECH_MEM_HBM), *l2 = ech_device_memory_kind(map->device, ECH_MEM_CACHE);
     uint32_t port = hbm ? map->port[memory_index(map, hbm)] : NOWHERE;
     EchGpuKernel kernel;
     if (op->launch == ECH_NONE || !ech_gpu_pricer_kernel(pricer->gpu, map->device, op, &kernel))
-        return;
+        return false;
     EchBytes all = ech_bytes_add(kernel.read, kernel.written);
-    price->minimum = MAX(price->minimum, ech_gpu_issue_time(&kernel.launch, map->device));
     price->cached = l2 && port != NOWHERE ? ech_gpu_near_bytes(&kernel.launch, map->device, all) : 0;
-    if (price->cached == 0)
-        return;
-    double share = 1 - (double)price->cached / (double)all;
-    row->work[port] *= share;
-    row->amounts[port] *= share;
-    price->minimum = MAX(price->minimum, whole_ps((double)price->cached / (double)l2->read * ECH_PS_PER_S));
+    double share = all > 0 ? 1 - (double)price->cached / (double)all : 1;
+    EchGpuCode code = {.read = (double)kernel.read * share, .written = (double)kernel.written * share, .units = unit_seconds(map, row)};
+    price->minimum = MAX(price->minimum, ech_gpu_code_time(&kernel.launch, map->device, &code));
+    if (price->cached > 0) {
+        row->work[port] *= share;
+        row->amounts[port] *= share;
+        price->minimum = MAX(price->minimum, whole_ps((double)price->cached / (double)l2->read * ECH_PS_PER_S));
+    }
+    return kernel.launch.path_cycles > 0;
 }
 
 /* A time of the kernel model becomes its start and the roofline's amounts. Those that would take longer than the rest of the time were found in a cache, as
@@ -782,13 +794,13 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         pricer->modelled[1] += price->on_lanes ? (double)cost.time : 0;
     } else {
         price->fixed = launch;
-        if (source == ECH_PRICE_ROOFLINE && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE)
-            price_by_code(pricer, map, row, op, price);
+        bool knows_waits =
+            source == ECH_PRICE_ROOFLINE && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE && price_by_code(pricer, map, row, op, price);
         if (source == ECH_PRICE_UNKNOWN)
             row_clear(row);
         else if (pricer->options->overhead && map->measured)
             price->fixed = ech_time_add(launch, stream_extra(map, row));
-        else if (pricer->options->overhead && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE && op->launch != ECH_NONE)
+        else if (pricer->options->overhead && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE && op->launch != ECH_NONE && !knows_waits)
             price->fixed = ech_time_add(launch, ech_gpu_trip(map->device)); /* nothing hides the first access of a kernel */
     }
     if (source == ECH_PRICE_MODEL || source == ECH_PRICE_ROOFLINE)

@@ -150,7 +150,10 @@ static void price(EchGpuPricer *pricer, Priced *priced)
     const EchDevice *device = priced->key.device;
     EchGpuKernel kernel;
     EchGpuCost *cost = &priced->cost, other;
-    priced->known = kernel_of(pricer, &priced->key, &kernel) && ech_gpu_kernel_price(device, &kernel, cost);
+    bool read = kernel_of(pricer, &priced->key, &kernel);
+    /* Its own code says more than its name, but of what tensor cores do in tiles. */
+    bool by_code = read && kernel.launch.issued > 0 && kernel.operations == 0;
+    priced->known = read && !by_code && ech_gpu_kernel_price(device, &kernel, cost);
     if (!priced->known)
         return;
     priced->class = kernel.name.kind;

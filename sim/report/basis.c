@@ -166,7 +166,7 @@ char *ech_report_basis_text(const EchBasis *basis)
     if (basis->classes[most] > 0)
         g_string_append_printf(text, " (most of it %s)", ech_gpu_class_name(most));
     add(text, basis->roofline, basis->all,
-        basis->by_hand   ? "of no known class: bytes, operations and, where their code tells them, instructions at the device's rates: the least that they take"
+        basis->by_hand   ? "by what their own code does, or where it tells nothing, bytes and operations at the device's rates, the least that they take"
         : basis->pytorch ? "of no known class: bytes and operations at the device's rates"
                          : "bytes and operations at the device's rates");
     add(text, basis->unknown, basis->all, "starts of kernels of which nothing is known");

@@ -6,12 +6,15 @@
 #include <inttypes.h>
 #include <string.h>
 
-/* Arrays of the device: at 1, 2, 3 and 4 GiB, of 64 MiB each. */
+/* Arrays of the device: at 1, 2, 3 and 4 GiB, of 64 MiB each, and side by side at 5 GiB, of 1 MiB each. */
 #define GIB (UINT64_C(1) << 30)
-#define ARRAY (UINT64_C(64) << 20)
+#define MIB (UINT64_C(1) << 20)
+#define ARRAY (64 * MIB)
 
 static uint64_t end_of(uint64_t address)
 {
+    if (address >= 5 * GIB && address < 5 * GIB + ARRAY)
+        return (address / MIB + 1) * MIB;
     return address >= GIB && address < 5 * GIB && address % GIB < ARRAY ? address / GIB * GIB + ARRAY : 0;
 }
 
@@ -138,6 +141,19 @@ START_TEST(test_shared_between_blocks)
 }
 END_TEST
 
+/* Arrays that lie side by side are as many. */
+START_TEST(test_neighbours)
+{
+    static const char body[] = "mul.wide.u32 %d4, %r3, 4; add.s64 %d5, %d0, %d4; ld.global.f32 %f0, [%d5]; ld.global.f32 %f1, [%d5+1048576];\n"
+                               "add.s64 %d6, %d1, %d4; st.global.f32 [%d6], %f0; ret;";
+    PtxMoves found;
+    ck_assert(moves("", body, &(Launch){{1024}, {256}, {5 * GIB, 5 * GIB + 2 * MIB}, 0}, &found));
+    ck_assert_uint_eq(found.n, 3);
+    for (size_t i = 0; i < 3; i++)
+        ck_assert(found.moves[i].address == 5 * GIB + i * MIB && found.moves[i].bytes == MIB && found.moves[i].writes == (i == 2));
+}
+END_TEST
+
 /* Rows that an index picks: known (they lie step rows apart), and not known (each thread's its own). */
 START_TEST(test_gathers)
 {
@@ -260,6 +276,125 @@ START_TEST(test_untold)
 }
 END_TEST
 
+/* What accesses cost: each of a warp one, with a wavefront for each line of global memory, word of a bank, or word of a lane's own. */
+START_TEST(test_wavefronts)
+{
+    static const char declared[] = ".shared .align 16 .b8 kept[32768];",
+                      address[] = "mov.u32 %r10, kept; mul.lo.s32 %r11, %r0, {}; add.s32 %r11, %r10, %r11; mul.wide.u32 %d4, %r0, {}; add.s64 %d4, %d0, %d4;\n"
+                                  ".local .align 16 .b8 own[64];\n";
+    static const struct {
+        const char *access;
+        unsigned apart, wavefronts; /* bytes from one lane to the next */
+    } cases[] = {
+        {"ld.global.f32 %f0, [%d4];", 4, 1},
+        {"ld.global.f32 %f0, [%d4+4];", 4, 2},
+        {"ld.global.f32 %f0, [%d4];", 0, 1},
+        {"ld.global.f32 %f0, [%d4];", 256, 32},
+        {"ld.global.v4.f32 {%f0,%f1,%f2,%f3}, [%d4];", 16, 4},
+        {"st.global.f32 [%d4], %f0;", 64, 16},
+        {"ld.shared.f32 %f0, [%r11];", 4, 1},
+        {"ld.shared.f32 %f0, [%r11];", 0, 1},
+        {"ld.shared.f32 %f0, [%r11];", 8, 2},
+        {"st.shared.f32 [%r11], %f0;", 128, 32},
+        {"ld.shared.f32 %f0, [%r11];", 132, 1},
+        {"ld.shared.u8 %r12, [%r11];", 1, 1},
+        {"ld.shared.v2.f32 {%f0,%f1}, [%r11];", 8, 2},
+        {"ld.shared.v4.f32 {%f0,%f1,%f2,%f3}, [%r11];", 16, 4},
+        {"ld.shared.v4.f32 {%f0,%f1,%f2,%f3}, [%r11];", 32, 8}, /* each quarter of a warp has two words of every other four banks */
+        {"ld.shared.v4.f32 {%f0,%f1,%f2,%f3}, [%r11];", 0, 2},  /* pairs of lanes ask for the same: two quarters at once */
+        {"ld.shared.v4.f32 {%f0,%f1,%f2,%f3}, [%r11+4096];", 128, 32},
+        {"st.local.f32 [own], %f0;", 4, 1},
+        {"st.local.v4.f32 [own], {%f0,%f1,%f2,%f3};", 4, 4},
+        {"atom.global.add.u32 %r12, [%d4], 1;", 128, 32},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *apart = g_strdup_printf("%u", cases[i].apart);
+        g_auto(GStrv) parts = g_strsplit(address, "{}", -1);
+        g_autofree char *where = g_strjoinv(apart, parts), *body = g_strconcat(where, cases[i].access, "\nret;", NULL);
+        PtxMoves found;
+        ck_assert_msg(moves(declared, body, &(Launch){{3}, {64}, {GIB, 2 * GIB}, 0}, &found), "%s", body);
+        ck_assert_msg(found.accesses == 6 && found.wavefronts == 6 * cases[i].wavefronts, "%s: %" PRIu64 " accesses, %" PRIu64 " wavefronts", body,
+                      found.accesses, found.wavefronts);
+    }
+    PtxMoves found; /* Stores go to L2 each by itself, loads once a block. */
+    ck_assert(moves("",
+                    "mul.wide.u32 %d4, %r0, 64; add.s64 %d4, %d0, %d4; st.global.f32 [%d4], %f0; st.global.f32 [%d4+4], %f1;\n"
+                    "ld.global.f32 %f2, [%d4+8]; ld.global.f32 %f3, [%d4+12]; ret;",
+                    &(Launch){{2}, {64}, {GIB}, 0}, &found));
+    ck_assert_uint_eq(found.fetched, (uint64_t)2 * 64 * (2 * 32 + 32));
+}
+END_TEST
+
+/* Loads of shared memory that machine code joins: of four numbers side by side, of two, and in a loop that it unrolls; not across what writes there, nor where
+ * they do not begin at a multiple of the whole. */
+START_TEST(test_joined_loads)
+{
+    static const struct {
+        const char *body;
+        unsigned accesses;
+    } cases[] = {
+        {"ld.shared.f32 %f0, [%r11+4]; ld.shared.f32 %f1, [%r11+8]; ld.shared.f32 %f2, [%r11]; ld.shared.f32 %f3, [%r11+12];", 1},
+        {"ld.shared.f32 %f0, [%r11]; ld.shared.f32 %f1, [%r11+4]; ld.shared.f32 %f2, [%r11+8];", 2},
+        {"ld.shared.f32 %f0, [%r11+4]; ld.shared.f32 %f1, [%r11+8];", 2},
+        {"ld.shared.f32 %f0, [%r11]; st.shared.f32 [%r11+64], %f0; ld.shared.f32 %f1, [%r11+4];", 3},
+        {"ld.shared.f64 %f0, [%r11]; ld.shared.f64 %f1, [%r11+8]; ld.shared.f64 %f2, [%r11+16]; ld.shared.f64 %f3, [%r11+24];", 2},
+        {"ld.shared.u16 %r12, [%r11]; ld.shared.u16 %r13, [%r11+2]; ld.shared.u16 %r14, [%r11+4]; ld.shared.u16 %r15, [%r11+6];", 1},
+        {"add.s32 %r11, %r11, 4; ld.shared.f32 %f0, [%r11]; ld.shared.f32 %f1, [%r11+4]; ld.shared.f32 %f2, [%r11+8]; ld.shared.f32 %f3, [%r11+12];", 4},
+        {"mov.u32 %r12, 0; $next: ld.shared.f32 %f0, [%r11]; add.s32 %r11, %r11, 4; add.s32 %r12, %r12, 1; setp.ne.s32 %p0, %r12, 16; @%p0 bra $next;", 4},
+        {"mov.u32 %r12, 0; $next: ld.shared.f32 %f0, [%r11]; add.s32 %r11, %r11, 128; add.s32 %r12, %r12, 1; setp.ne.s32 %p0, %r12, 16; @%p0 bra $next;", 16},
+        {"mov.u32 %r12, 0; $next: ld.shared.f32 %f0, [%r11]; add.s32 %r11, %r11, 4; add.s32 %r12, %r12, 1; setp.lt.s32 %p0, %r12, %r2; @%p0 bra $next;", 32},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *body = g_strconcat("mov.u32 %r10, kept; mul.lo.s32 %r11, %r0, 16; add.s32 %r11, %r10, %r11;\n", cases[i].body, "\nret;", NULL);
+        PtxMoves found;
+        ck_assert_msg(moves(".shared .align 16 .b8 kept[32768];", body, &(Launch){{1}, {32}, {GIB}, 0}, &found), "%s", body);
+        ck_assert_msg(found.accesses == cases[i].accesses, "%s: %" PRIu64, body, found.accesses);
+    }
+}
+END_TEST
+
+/* What the slowest warp of a block waits for: what hangs on what, trips to memory one after another, and others at a barrier. */
+START_TEST(test_paths)
+{
+    static const struct {
+        const char *body;
+        uint64_t trips, least, most, barriers; /* of a block: cycles */
+    } cases[] = {
+        {"ld.global.f32 %f0, [%d0]; ld.global.f32 %f1, [%d0+256]; add.f32 %f0, %f0, %f1; ret;", 1, 4, 30, 0},
+        {"mul.f32 %f0, %f0, %f0; mul.f32 %f0, %f0, %f0; mul.f32 %f0, %f0, %f0; mul.f32 %f0, %f0, %f0; ret;", 0, 16, 30, 0},
+        {"mul.f32 %f1, %f0, %f0; mul.f32 %f2, %f0, %f0; mul.f32 %f3, %f0, %f0; mul.f32 %f4, %f0, %f0; ret;", 0, 4, 15, 0},
+        /* Each number says where the next is: known, step 0, so that only the first is new to the block. */
+        {"mov.u32 %r9, 0; $next: ld.global.u32 %r4, [%d1]; mul.wide.u32 %d4, %r4, 4; add.s64 %d1, %d1, %d4; add.s32 %r9, %r9, 1; setp.ne.s32 %p0, %r9, 10; "
+         "@%p0 "
+         "bra $next; ret;",
+         1, 9 * 40, 9 * 40 + 10 * 30, 0},
+        /* What is loaded under a condition is no block by itself: both at once. */
+        {"setp.lt.s32 %p0, %r0, 90; mov.f32 %f0, 0f00000000; mov.f32 %f1, %f0; @!%p0 bra $a; ld.global.f32 %f0, [%d0]; $a: @!%p0 bra $b; ld.global.f32 %f1, "
+         "[%d0+4096]; $b: add.f32 %f0, %f0, %f1; st.global.f32 [%d0], %f0; ret;",
+         1, 4, 60, 0},
+        /* Ten rows, a trip each. */
+        {"mov.u32 %r9, 0; $next: ld.global.f32 %f0, [%d0]; add.f32 %f1, %f1, %f0; add.s64 %d0, %d0, 4096; add.s32 %r9, %r9, 1; setp.ne.s32 %p0, %r9, 10; @%p0 "
+         "bra "
+         "$next; ret;",
+         10, 40, 250, 0},
+        /* One warp fetches, the others wait for it; then all load what it left. */
+        {"setp.ge.s32 %p0, %r0, 32; @%p0 bra $wait; ld.global.u64 %d4, [%d1]; st.shared.u64 [kept], %d4; $wait: bar.sync 0; ld.shared.u64 %d5, [kept]; add.s64 "
+         "%d6, %d0, %d5; ld.global.f32 %f0, [%d6]; bar.sync 0; ret;",
+         2, 29, 90, 2},
+        {"cp.async.cg.shared.global [%r10], [%d0], 16; cp.async.wait_group 0; ld.shared.f32 %f0, [%r10]; ret;", 1, 29, 50, 0},
+        {"cp.async.cg.shared.global [%r10], [%d0], 16; cp.async.wait_group 1; ld.shared.f32 %f0, [%r10]; ret;", 0, 29, 50, 0},
+    };
+    step = 0;
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        PtxMoves found;
+        ck_assert_msg(moves(".shared .align 16 .b8 kept[4096];", cases[i].body, &(Launch){{3}, {96}, {GIB, 4 * GIB}, 0}, &found), "%s", cases[i].body);
+        ck_assert_msg(found.trips == 3 * cases[i].trips && found.barriers == 3 * cases[i].barriers, "%s: %" PRIu64 " trips, %" PRIu64 " barriers",
+                      cases[i].body, found.trips, found.barriers);
+        ck_assert_msg(found.cycles >= 3 * cases[i].least && found.cycles <= 3 * cases[i].most, "%s: %" PRIu64 " cycles", cases[i].body, found.cycles);
+    }
+}
+END_TEST
+
 static bool peek_numbers(uint64_t address, unsigned bytes, uint64_t *ret)
 {
     (void)address, (void)bytes;
@@ -342,12 +477,16 @@ int main(void)
     tcase_add_test(tcase, test_streams);
     tcase_add_test(tcase, test_loops);
     tcase_add_test(tcase, test_shared_between_blocks);
+    tcase_add_test(tcase, test_neighbours);
     tcase_add_test(tcase, test_gathers);
     tcase_add_test(tcase, test_memories);
     tcase_add_test(tcase, test_warps);
     tcase_add_test(tcase, test_tiles);
     tcase_add_test(tcase, test_counters);
     tcase_add_test(tcase, test_untold);
+    tcase_add_test(tcase, test_wavefronts);
+    tcase_add_test(tcase, test_joined_loads);
+    tcase_add_test(tcase, test_paths);
     tcase_add_test(tcase, test_arithmetic);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

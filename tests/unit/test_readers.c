@@ -460,6 +460,7 @@ START_TEST(gpu_targets_are_devices)
         double bf16 = (double)ech_unit_peak(matrix, "bf16");
         ck_assert_double_eq_tol((double)ech_unit_peak(matrix, "s8") / bf16, narrow[i].s8, 1e-6);
         ck_assert_double_eq_tol((double)ech_unit_peak(matrix, "f8e4m3fn") / bf16, narrow[i].f8, 1e-6);
+        ck_assert(ech_device_number(gpu, "kernel.sm_load_lanes", 32) == (strstr(text, "major: 8") ? 16 : 32));
     }
     /* Settings apply as to any device, and as a trace it is refused with advice. */
     const char *const settings[] = {"memories.hbm.capacity=x2", NULL};

@@ -20,13 +20,12 @@ typedef struct {
     Move *moves;     /* NULL: it cannot be told, or moves nothing */
     size_t n;
     bool told;
-    uint64_t multiplied, lanes, lanes_64, issued;
-    char type[8]; /* of what is multiplied */
+    PretendComputed computed;
 } Launch;
 
 enum { LAUNCHES = 1 << 14, WORDS = 4096 };
 /* A kernel's first launches are looked at more closely than the many that may follow, each of another size; one that cannot be told, twice. */
-enum { FIRST_LAUNCHES = 8, ENOUGH = 500000, ENOUGH_LATER = 50000, MOST = 4000000, MOST_UNTOLD = 2 };
+enum { FIRST_LAUNCHES = 8, ENOUGH = 500000, ENOUGH_LATER = 50000, MOST = 16000000, MOST_UNTOLD = 2 };
 
 static Launch *launches;
 static size_t n_launches;
@@ -118,7 +117,7 @@ static uint32_t nearest(const uint64_t *words, size_t n, uint64_t address)
 }
 
 /* Runs it. */
-static void find_moves(PtxKernel *ptx, const PtxLaunch *launch, const uint64_t *words, size_t n_words, Launch *ret)
+static void find_moves(const PretendKernelCode *code, PtxKernel *ptx, const PtxLaunch *launch, const uint64_t *words, size_t n_words, Launch *ret)
 {
     PtxMoves found;
     bool told = ptx->n_untold < MOST_UNTOLD && ptx_moves(ptx, launch, &found);
@@ -134,11 +133,19 @@ static void find_moves(PtxKernel *ptx, const PtxLaunch *launch, const uint64_t *
     }
     ret->n = found.n;
     ret->told = true;
-    ret->multiplied = *ptx->multiplied ? found.multiplied : 0;
-    memcpy(ret->type, ptx->multiplied, sizeof ret->type);
-    ret->lanes = found.flops;
-    ret->lanes_64 = found.flops_64;
-    ret->issued = found.issued;
+    ret->computed = (PretendComputed){.products = *ptx->multiplied ? found.multiplied : 0,
+                                      .lanes = found.flops,
+                                      .lanes_64 = found.flops_64,
+                                      .issued = found.issued,
+                                      .accesses = found.accesses,
+                                      .wavefronts = found.wavefronts,
+                                      .fetched = found.fetched,
+                                      .cycles = found.cycles,
+                                      .trips = found.trips,
+                                      .barriers = found.barriers,
+                                      .registers = code->registers,
+                                      .shared = code->shared};
+    memcpy(ret->computed.type, ptx->multiplied, sizeof ret->computed.type);
 }
 
 static bool tell(const Launch *launch, const uint64_t *words)
@@ -153,7 +160,7 @@ static bool tell(const Launch *launch, const uint64_t *words)
     }
     if (launch->n == 0)
         pretend_places(0, 0); /* of no array */
-    pretend_computes(launch->multiplied, launch->type, launch->lanes, launch->lanes_64, launch->issued);
+    pretend_computes(&launch->computed);
     return true;
 }
 
@@ -219,7 +226,7 @@ bool pretend_moves(const PretendKernelCode *code, void *const *arguments, Preten
     if (slot && slot->key[0] == 0) {
         memcpy(slot->key, key, sizeof slot->key);
         n_launches++;
-        find_moves(ptx, &launch, words, n, slot);
+        find_moves(code, ptx, &launch, words, n, slot);
     }
     bool told = slot && tell(slot, words);
     pretend_unlock();

@@ -84,8 +84,15 @@ bool pretend_use_told(void);
 /* It is a kernel: of 32 bytes, that 32 neighbours touch, where these lie apart, and dimensions by which it computes where its elements lie (0: not known). Its
  * arguments follow, if any. */
 void pretend_places(unsigned sectors, unsigned axes);
-/* It is a kernel: operations of tensor cores, @products, on @type (0: none), and of its lanes on numbers of 32 and of 64 bits; instructions of its warps. */
-void pretend_computes(uint64_t products, const char *type, uint64_t lanes, uint64_t lanes_64, uint64_t issued);
+/* It is a kernel: what it computes, by its own code. */
+typedef struct {
+    uint64_t products;                                                       /* operations of tensor cores */
+    char type[8];                                                            /* of what these multiply: "bf16" */
+    uint64_t lanes, lanes_64;                                                /* operations of lanes, on numbers of up to 32 and of 64 bits */
+    uint64_t issued, accesses, wavefronts, fetched, cycles, trips, barriers; /* as in PtxMoves */
+    uint32_t registers, shared;                                              /* of a thread (0: not known), bytes of a block beside dynamic ones */
+} PretendComputed;
+void pretend_computes(const PretendComputed *computed);
 /* An address that stands in a kernel's parameter @parameter. */
 void pretend_argument(size_t parameter, uint64_t address);
 

@@ -84,6 +84,7 @@ typedef struct {
     PtxOperand operands[MOST_OPERANDS];
     size_t n_operands, groups[8], n_groups; /* groups: operands before each one that commas part */
     int64_t offsets[8];                     /* of each group that is an address */
+    bool is_second_half;                    /* of two operations on 16 bits */
     bool negated, has_more;                 /* has_more: operands than are kept */
 } Parser;
 
@@ -508,6 +509,12 @@ static void read_product(Parser *p, PtxInstruction *in)
     in->n = 0;
 }
 
+static bool is_zero(const Parser *p, PtxOperand one)
+{
+    const PtxConstant *constant = one < 0 ? &p->kernel->constants[~one] : NULL;
+    return constant && constant->kind == PTX_NUMBER && constant->value + constant->more == 0;
+}
+
 /* What lies in the group's first operand alone is the address: of a copy from global memory [to], [from], size. */
 static void read_copy(Parser *p, PtxInstruction *in)
 {
@@ -518,6 +525,7 @@ static void read_copy(Parser *p, PtxInstruction *in)
         p->failed = true;
         return;
     }
+    in->waits_for_copies = has(p, "wait_all") || (has(p, "wait_group") && is_zero(p, p->n_operands > 0 ? p->operands[0] : PTX_NOWHERE));
     if (begins(p, "commit_group") || begins(p, "wait") || begins(p, "mbarrier") || has(p, "prefetch") || p->n_groups < 3) {
         in->code = PTX_NOP;
         return;
@@ -572,9 +580,9 @@ static void read_arithmetic(Parser *p, PtxInstruction *in)
     bool multiplies_adds = in->code == PTX_FMA || in->code == PTX_MAD, counts = in->code <= PTX_MAX || multiplies_adds;
     uint32_t n = counts && in->code != PTX_ABS && in->code != PTX_NEG ? (multiplies_adds ? 2 : 1) : 0;
     if (in->type.bits == 64)
-        in->flops_64 = n;
+        in->counts.flops_64 = n;
     else
-        in->flops = n;
+        in->counts.flops = n;
     if (begins(p, "f16x2") || begins(p, "bf16x2") || begins(p, "tf32") || in->type.bits < 32)
         in->code = PTX_ZERO;
     else if (multiplies_adds)
@@ -649,6 +657,7 @@ static void read_meaning(Parser *p, PtxInstruction *in)
     case PTX_BAR:
         if (in->code == PTX_BAR && (begins(p, "cluster") || has(p, "arrive")))
             in->code = PTX_NOP;
+        in->counts.barriers = in->code == PTX_BAR;
         in->n = in->n_results = 0;
         return;
     case PTX_MMA:
@@ -764,21 +773,32 @@ static bool is_harmless(Parser *p)
     return false;
 }
 
+/* Of arithmetic on 16 bits machine code has one instruction for two neighbours, which ptxas packs where it can. */
+static bool is_half_of_pair(Parser *p, const PtxInstruction *in)
+{
+    bool is_half = in->type.is_float && in->type.bits == 16 && in->counts.flops > 0 && !begins(p, "f16x2") && !begins(p, "bf16x2");
+    if (is_half)
+        p->is_second_half = !p->is_second_half;
+    return is_half && !p->is_second_half;
+}
+
 /* Whether machine code has an instruction for it: not where it names what is there already, a register, a parameter, or an integer in more or fewer bits. */
-static bool is_issued(const Parser *p, const PtxInstruction *in)
+static bool is_issued(Parser *p, const PtxInstruction *in)
 {
     static const char *const names[] = {"mov", "cvta"};
     Word name = p->modifiers[0];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (ptx_is_word(name.at, name.n, names[i]))
             return false;
+    if (is_half_of_pair(p, in))
+        return false;
     return ptx_is_word(name.at, name.n, "cvt") ? in->type.is_float || in->from.is_float : !(ptx_is_word(name.at, name.n, "ld") && has(p, "param"));
 }
 
 static void read_instruction(Parser *p, Word word, PtxOperand guard, bool not_guard)
 {
     split(p, word);
-    PtxInstruction in = {.code = (uint8_t)code_of(p->modifiers[0]), .guard = guard, .not_guard = not_guard};
+    PtxInstruction in = {.code = (uint8_t)code_of(p->modifiers[0]), .guard = guard, .not_guard = not_guard, .joined = 1};
     if (ptx_is_word(p->modifiers[0].at, p->modifiers[0].n, "call")) {
         p->failed = p->failed || !is_harmless(p);
         return;
@@ -799,7 +819,7 @@ static void read_instruction(Parser *p, Word word, PtxOperand guard, bool not_gu
             return;
         read_meaning(p, &in);
     }
-    in.issued = is_issued(p, &in);
+    in.counts.issued = is_issued(p, &in);
     add_instruction(p, in);
     if (in.code == PTX_BRA || in.code == PTX_BRX)
         p->at += strcspn(p->at, ";");
@@ -1031,15 +1051,23 @@ static bool makes_needed(const PtxKernel *k, const PtxInstruction *in, const boo
     return false;
 }
 
-/* How many operands behind its results the instruction needs, where it @makes what is needed or not: of memory at least the address, of control all. */
-static size_t needed_operands(const PtxKernel *k, const PtxInstruction *in, bool makes)
+/* Whether it takes the load and store units' time. */
+static bool is_access(const PtxInstruction *in)
+{
+    bool touches = in->code == PTX_LD || in->code == PTX_ST || in->code == PTX_ATOM;
+    return touches && (is_site(in) || in->space == PTX_IN_SHARED || in->space == PTX_IN_LOCAL) && in->joined > 0;
+}
+
+/* How many operands behind its results the instruction needs, where it @makes what is needed or not: of memory at least the address, of control all. @times:
+ * what it costs counts, too. */
+static size_t needed_operands(const PtxKernel *k, const PtxInstruction *in, bool makes, bool times)
 {
     size_t all = in->n - (size_t)in->n_results;
     bool is_read = (in->space == PTX_IN_SHARED && k->reads_shared) || (in->space == PTX_IN_LOCAL && k->reads_local) ||
                    (in->space == PTX_GENERIC && (k->reads_shared || k->reads_local));
     if (in->code == PTX_BRX || (is_site(in) && (in->code == PTX_COPY || in->code == PTX_TILE)) || makes || (in->code == PTX_ST && is_read))
         return all;
-    return is_site(in) ? 1 : 0;
+    return is_site(in) || (times && is_access(in)) ? 1 : 0;
 }
 
 static bool is_control(const PtxInstruction *in)
@@ -1065,61 +1093,77 @@ static bool need_memory(PtxKernel *k, const PtxInstruction *in)
     return shared || local;
 }
 
-/* From the last instruction to the first, until nothing changes: is_kept[instruction], is_needed[register]. */
-static void find_needed(PtxKernel *k, bool *is_kept, bool *is_needed)
+/* From the last instruction to the first, until nothing changes: is_kept[instruction], is_needed[register]. @times: for what accesses cost, too, as far as that
+ * hangs on no memory that is not kept besides. */
+static void find_needed(PtxKernel *k, bool *is_kept, bool *is_needed, bool times)
 {
     for (bool changed = true; changed;) {
         changed = false;
         for (uint32_t i = k->n_instructions; i-- > 0;) {
             const PtxInstruction *in = &k->instructions[i];
             bool makes = makes_needed(k, in, is_needed);
-            size_t n = needed_operands(k, in, makes);
+            size_t n = needed_operands(k, in, makes, times);
             if (!makes && n == 0 && !is_control(in))
                 continue;
             is_kept[i] = true;
             for (size_t o = in->n_results; o < in->n_results + n; o++)
                 changed |= need(is_needed, k->operands[in->first + o]);
             changed |= need(is_needed, in->guard);
-            if (makes && in->code == PTX_LD)
+            if (makes && in->code == PTX_LD && !times)
                 changed |= need_memory(k, in);
         }
     }
 }
 
-/* Leaves out what does not matter, and counts its arithmetic with what follows it. False where what matters is not known. */
-static bool compact(PtxKernel *k, const bool *is_kept, const bool *is_needed)
+/* Instructions that are jumped to. Owned by the caller; NULL: no memory. */
+static bool *find_entries(const PtxKernel *k)
 {
-    uint32_t *now = calloc(k->n_instructions + 1u, sizeof *now), *registers = calloc(k->n_registers + 1u, sizeof *registers);
     bool *is_target = calloc(k->n_instructions + 1u, sizeof *is_target);
-    /* A place for each instruction, and one before each target. */
-    PtxInstruction *made = malloc((2 * (size_t)k->n_instructions + 1) * sizeof *made);
-    bool ok = now && registers && is_target && made;
-    for (uint32_t i = 0; ok && i < k->n_instructions; i++)
+    for (uint32_t i = 0; is_target && i < k->n_instructions; i++)
         if (k->instructions[i].code == PTX_BRA)
             is_target[k->instructions[i].target] = true;
-    for (uint32_t i = 0; ok && i < k->n_targets; i++)
+    for (uint32_t i = 0; is_target && i < k->n_targets; i++)
         is_target[k->targets[i]] = true;
-    uint32_t n = 0, flops = 0, flops_64 = 0, issued = 0, sites = 0, n_registers = 0;
+    return is_target;
+}
+
+static void add_counts(PtxCounts *to, const PtxCounts *more)
+{
+    to->flops += more->flops;
+    to->flops_64 += more->flops_64;
+    to->issued += more->issued;
+    to->barriers += more->barriers;
+    to->cycles += more->cycles;
+    to->trips += more->trips;
+}
+
+/* Leaves out what does not matter, and counts its arithmetic with what follows it; @moves: what matters for more than what it costs. False where what matters
+ * is not known. */
+static bool compact(PtxKernel *k, const bool *is_target, const bool *moves, const bool *is_kept, const bool *is_needed)
+{
+    uint32_t *now = calloc(k->n_instructions + 1u, sizeof *now), *registers = calloc(k->n_registers + 1u, sizeof *registers);
+    /* A place for each instruction, and one before each target. */
+    PtxInstruction *made = malloc((2 * (size_t)k->n_instructions + 1) * sizeof *made);
+    bool ok = now && registers && made;
+    PtxCounts counts = {0};
+    uint32_t n = 0, sites = 0, n_registers = 0;
     for (uint32_t i = 0; ok && i <= k->n_instructions; i++) {
-        if ((is_target[i] || i == k->n_instructions) && flops + flops_64 + issued > 0) {
-            made[n++] = (PtxInstruction){.code = PTX_NOP, .guard = PTX_NOWHERE, .flops = flops, .flops_64 = flops_64, .issued = issued};
-            flops = flops_64 = issued = 0;
+        if ((is_target[i] || i == k->n_instructions) && counts.cycles > 0) {
+            made[n++] = (PtxInstruction){.code = PTX_NOP, .guard = PTX_NOWHERE, .counts = counts};
+            counts = (PtxCounts){0};
         }
         now[i] = n;
         if (i == k->n_instructions)
             break;
         PtxInstruction in = k->instructions[i];
-        flops += in.flops;
-        flops_64 += in.flops_64;
-        issued += in.issued;
+        add_counts(&counts, &in.counts);
         if (!is_kept[i] || (in.code == PTX_BAR && !k->reads_shared))
             continue;
-        ok = !(in.code == PTX_ZERO && in.relation);
-        in.flops = flops;
-        in.flops_64 = flops_64;
-        in.issued = issued;
+        in.only_times = !moves[i];
+        ok = in.only_times || !(in.code == PTX_ZERO && in.relation);
         in.site = is_site(&in) ? sites++ : UINT32_MAX;
-        flops = flops_64 = issued = 0;
+        in.counts = counts;
+        counts = (PtxCounts){0};
         made[n++] = in;
     }
     for (uint32_t i = 0; ok && i < k->n_registers; i++)
@@ -1137,7 +1181,6 @@ static bool compact(PtxKernel *k, const bool *is_kept, const bool *is_needed)
         k->targets[i] = now[k->targets[i]];
     free(now);
     free(registers);
-    free(is_target);
     free(k->instructions);
     k->instructions = made;
     k->n_instructions = ok ? n : 0;
@@ -1148,13 +1191,20 @@ static bool compact(PtxKernel *k, const bool *is_kept, const bool *is_needed)
 
 static bool keep_what_matters(PtxKernel *k)
 {
-    bool *is_kept = calloc(k->n_instructions + 1u, sizeof *is_kept), *is_needed = calloc(k->n_registers + 1u, sizeof *is_needed), ok = is_kept && is_needed;
+    size_t n = k->n_instructions + 1u;
+    bool *moves = calloc(n, sizeof *moves), *is_kept = calloc(n, sizeof *is_kept), *is_needed = calloc(k->n_registers + 1u, sizeof *is_needed);
+    bool *is_target = find_entries(k), ok = moves && is_kept && is_needed && is_target;
     if (ok) {
-        find_needed(k, is_kept, is_needed);
-        ok = compact(k, is_kept, is_needed);
+        ptx_paths(k);
+        find_needed(k, moves, is_needed, false);
+        memcpy(is_kept, moves, n * sizeof *moves);
+        find_needed(k, is_kept, is_needed, true);
+        ok = compact(k, is_target, moves, is_kept, is_needed);
     }
+    free(moves);
     free(is_kept);
     free(is_needed);
+    free(is_target);
     return ok;
 }
 

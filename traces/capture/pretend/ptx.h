@@ -87,6 +87,14 @@ typedef struct {
 typedef int32_t PtxOperand;
 #define PTX_NOWHERE INT32_MAX
 
+/* What an instruction comes to, and those left out since the one before. */
+typedef struct {
+    uint32_t flops, flops_64; /* of a thread, on 32 and on 64 bits */
+    uint32_t issued;          /* of a warp: instructions that machine code has, too */
+    uint32_t barriers;        /* of a block */
+    uint32_t cycles, trips;   /* Of the last one of a basic block: what all of it takes a warp, beside so many trips to global memory, one after the other. */
+} PtxCounts;
+
 typedef struct {
     uint8_t code;     /* PtxCode */
     uint8_t space;    /* PtxSpace */
@@ -95,6 +103,10 @@ typedef struct {
     PtxType type, from;
     bool not_guard, is_written, wraps; /* is_written: a copy or a tile that is written to global memory */
     bool negates;                      /* Of a set: its further predicate. */
+    bool only_times;                   /* It is run for what it costs alone: what the kernel moves does not hang on it. */
+    bool waits_for_copies;             /* to shared memory, for all of them */
+    uint8_t joined;                    /* Loads of shared memory that are this one in machine code, itself included; 0: another does what it does. */
+    uint32_t again;                    /* Such a load in a loop that machine code has not: its number from 1 on; else 0. */
     uint8_t n_results, n;              /* Of the operands the first are results. */
     PtxOperand guard;
     uint32_t first;  /* operand */
@@ -103,9 +115,7 @@ typedef struct {
     uint32_t n_targets;
     uint32_t site;       /* Number among those that touch global memory */
     uint64_t multiplied; /* MMA: operations of a warp; TILE: bytes of a row */
-    uint32_t flops;      /* of a thread, on 32 bits, since the instruction before */
-    uint32_t flops_64;
-    uint32_t issued; /* of a warp, since the instruction before: instructions that machine code has, too */
+    PtxCounts counts;
 } PtxInstruction;
 
 /* Constants that hang on the block or the thread. */
@@ -147,7 +157,7 @@ struct PtxKernel {
     PtxConstant *constants;
     uint32_t *targets; /* of BRX */
     char **variables;  /* names of the module's variables that it takes addresses of */
-    uint32_t n_instructions, n_operands, n_constants, n_targets, n_variables, n_registers, n_sites;
+    uint32_t n_instructions, n_operands, n_constants, n_targets, n_variables, n_registers, n_sites, n_again;
     uint64_t shared, local;         /* bytes: what it declares of each; dynamic shared memory begins behind */
     bool reads_shared, reads_local; /* Addresses or branches hang on what lies there. */
     char multiplied[8];             /* Type of what it multiplies: "bf16"; "" of none */
@@ -161,6 +171,8 @@ bool ptx_is_word(const char *at, size_t n, const char *word);
 /* Of a module's text. NULL where it has no such kernel, or that does what is not known here (textures, tensor maps, calls of functions). */
 PtxKernel *ptx_kernel_new(const char *module, const char *name);
 void ptx_kernel_free(PtxKernel *kernel);
+/* Fills cycles, trips and joined of all instructions. For ptx_kernel_new. */
+void ptx_paths(PtxKernel *kernel);
 
 /* What a kernel moves, found by running some of its blocks. */
 typedef struct {
@@ -173,6 +185,11 @@ typedef struct {
     size_t n;
     uint64_t multiplied, flops, flops_64; /* operations of the whole grid: of tensor cores, and of lanes on 32 and on 64 bits */
     uint64_t issued;                      /* instructions of all its warps */
+    uint64_t accesses,
+        wavefronts;    /* of the units that load and store: instructions of all its warps, and lines or words of each bank that these let through one by one */
+    uint64_t fetched;  /* bytes of sectors that each block touches, of all blocks */
+    uint64_t barriers; /* that a warp of each block comes to, of all blocks */
+    uint64_t cycles, trips; /* of the warp that takes longest, in each block, and trips to L2 or beyond, one after the other; of all blocks */
 } PtxMoves;
 
 /* What the memory of a device holds: @bytes at @address, up to 8; false where that is not known. */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LANES = 32, SECTOR = 32, FEW_BLOCKS = 16, CORNERS = 8, INNER = 192, LEAST_INNER = 3 };
+enum { LANES = 32, BANKS = 32, SECTOR = 32, LINE = 128, WORD = 4, FEW_BLOCKS = 16, CORNERS = 8, INNER = 192, LEAST_INNER = 3 };
 #define MOST_SECTORS (UINT32_C(1) << 20) /* told apart in a block */
 #define MOST_SHARED (UINT64_C(1) << 18)
 #define MOST_LOCAL (UINT64_C(1) << 16)
@@ -18,12 +18,20 @@ typedef struct {
     bool reads, writes, spreads; /* spreads: by what memory holds, which is not known */
 } Site;
 
+/* What a warp has waited for. */
+typedef struct {
+    uint64_t cycles, trips, barriers;
+} Path;
+
 typedef struct {
     uint64_t *registers, *constants; /* of each lane */
     uint32_t *marks;                 /* of registers: other than 0, it hangs on a value of memory that is not known, and on which */
     uint8_t *local;
+    uint64_t *loaded; /* behind what a load in an unrolled loop had last */
     uint32_t at[LANES], alive;
     bool waits;
+    bool is_away; /* since its last basic block it loaded what the block had not had */
+    Path path;    /* until here */
 } Warp;
 
 /* What atomics left. */
@@ -43,9 +51,12 @@ typedef struct {
     uint64_t *keys;   /* sectors that the block touched */
     uint32_t *stamps; /* and in which block */
     uint32_t room, stamp, n_keys;
-    bool is_inner, is_marked;                                 /* is_marked: some register is */
-    uint64_t steps, limit;                                    /* instructions of warps so far, and behind which it is given up */
-    uint64_t multiplied[2], flops[2], flops_64[2], issued[2]; /* by is_inner */
+    bool is_inner, is_marked;                                          /* is_marked: some register is */
+    uint64_t steps, limit;                                             /* instructions of warps so far, and behind which it is given up */
+    uint64_t multiplied[2], flops[2], flops_64[2], issued[2];          /* by is_inner */
+    Path paths[2];                                                     /* of all blocks together, by is_inner */
+    bool is_timed;                                                     /* Accesses are counted: until they took as many steps as are enough. */
+    uint64_t timed_steps, timed, accesses, wavefronts, stored, joined; /* timed: what was issued meanwhile */
     Cell cells[CELLS];
     size_t n_cells;
 } Run;
@@ -98,14 +109,15 @@ static bool is_new(Run *r, uint64_t key)
     return true;
 }
 
-static void touch(Run *r, Site *site, uint64_t address, uint64_t bytes, uint32_t mark, bool reads, bool writes)
+/* Whether it touched what the block had not. */
+static bool touch(Run *r, Site *site, uint64_t address, uint64_t bytes, uint32_t mark, bool reads, bool writes)
 {
     if (bytes == 0)
-        return;
+        return false;
     r->steps += bytes / (LANES * SECTOR); /* as many as loads would take */
     if (bytes > MOST_SHARED) {            /* no copy is as large: it is given up */
         r->steps = r->limit;
-        return;
+        return false;
     }
     site->low = address < site->low ? address : site->low;
     site->high = address + bytes > site->high ? address + bytes : site->high;
@@ -116,6 +128,7 @@ static void touch(Run *r, Site *site, uint64_t address, uint64_t bytes, uint32_t
     for (uint64_t sector = first; sector <= last; sector++)
         n += is_new(r, (sector << 1 | writes) + apart);
     *(r->is_inner ? &site->inner : &site->corner) += n;
+    return n > 0;
 }
 
 /* ---- memory ---- */
@@ -616,7 +629,7 @@ static void run_load(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
         uint64_t address = base[lane] + (uint64_t)in->offset;
         uint32_t of_address = mark_at(w, where, lane);
         if (in->site != UINT32_MAX && is_global(in, address))
-            touch(r, &r->sites[in->site], address, (uint64_t)each * in->n_results, of_address, true, false);
+            w->is_away |= touch(r, &r->sites[in->site], address, (uint64_t)each * in->n_results, of_address, true, false);
         for (size_t i = 0; i < in->n_results; i++) {
             if (operands[i] == PTX_NOWHERE)
                 continue;
@@ -663,6 +676,7 @@ static void run_atom(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
         uint64_t address = base[lane] + (uint64_t)in->offset, old = 0;
         if (in->site != UINT32_MAX && is_global(in, address)) {
             touch(r, &r->sites[in->site], address, in->type.bits / 8u, mark_at(w, operands[at], lane), true, false);
+            w->is_away = true; /* L2 does it */
             touch(r, &r->sites[in->site], address, in->type.bits / 8u, mark_at(w, operands[at], lane), false, true);
         }
         Cell *cell = at > 0 && operands[0] != PTX_NOWHERE ? cell_of(r, address, true) : NULL;
@@ -681,7 +695,8 @@ static void run_copy(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
     const PtxOperand *operands = r->kernel->operands + in->first;
     const uint64_t *base = lanes_of(w, operands[0]), *bytes = lanes_of(w, operands[1]);
     FOR_LANES(mask)
-    touch(r, &r->sites[in->site], base[lane] + (uint64_t)in->offset, bytes[lane] & UINT32_MAX, mark_at(w, operands[0], lane), !in->is_written, in->is_written);
+    w->is_away |= touch(r, &r->sites[in->site], base[lane] + (uint64_t)in->offset, bytes[lane] & UINT32_MAX, mark_at(w, operands[0], lane), !in->is_written,
+                        in->is_written);
 }
 
 static void run_tile(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
@@ -690,11 +705,135 @@ static void run_tile(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
     uint32_t lane = (uint32_t)__builtin_ctz(mask), mark = mark_at(w, operands[0], lane);
     uint64_t address = lanes_of(w, operands[0])[lane] + (uint64_t)in->offset, apart = (lanes_of(w, operands[1])[lane] & UINT32_MAX) * in->type.bits / 8;
     for (uint64_t row = 0; row < in->relation && is_global(in, address); row++)
-        touch(r, &r->sites[in->site], address + row * apart, in->multiplied, mark, !in->is_written, in->is_written);
+        w->is_away |= touch(r, &r->sites[in->site], address + row * apart, in->multiplied, mark, !in->is_written, in->is_written);
+}
+
+/* Adds @key unless it is among the @n that there are; those of neighbours are often the same. */
+static unsigned add_key(uint64_t *keys, unsigned n, uint64_t key)
+{
+    for (unsigned i = n; i-- > 0;)
+        if (keys[i] == key)
+            return n;
+    keys[n] = key;
+    return n + 1;
+}
+
+/* Pieces of @size, lines or sectors, of global memory that lanes at @base + @offset touch, @bytes each. */
+static unsigned pieces_of(const uint64_t *base, int64_t offset, uint32_t mask, unsigned bytes, unsigned size)
+{
+    uint64_t pieces[2 * LANES];
+    unsigned n = 0;
+    FOR_LANES(mask)
+    {
+        uint64_t address = base[lane] + (uint64_t)offset;
+        n = add_key(pieces, n, address / size);
+        n = add_key(pieces, n, (address + bytes - 1) / size);
+    }
+    return n;
+}
+
+/* Words of shared memory that lanes touch of the bank of which they touch most. */
+static unsigned conflicts_of(const uint64_t *base, int64_t offset, uint32_t mask, unsigned bytes)
+{
+    uint64_t words[BANKS][LANES];
+    unsigned n[BANKS] = {0}, most = 0;
+    FOR_LANES(mask)
+    {
+        uint64_t address = base[lane] + (uint64_t)offset;
+        for (uint64_t word = address / WORD; word <= (address + bytes - 1) / WORD; word++) {
+            unsigned bank = word % BANKS;
+            if (n[bank] < LANES)
+                n[bank] = add_key(words[bank], n[bank], word);
+            most = n[bank] > most ? n[bank] : most;
+        }
+    }
+    return most;
+}
+
+/* Whether each lane has the address of the one @apart (1 or 2: whose number differs in that bit). */
+static bool are_pairs(const uint64_t *base, uint32_t mask, uint32_t apart)
+{
+    FOR_LANES(mask)
+    {
+        uint32_t other = lane ^ apart;
+        if ((mask >> other & 1) && base[lane] != base[other])
+            return false;
+    }
+    return true;
+}
+
+/* Wavefronts of shared memory: of accesses of 8 and 16 bytes each half and quarter of a warp is one of its own, or two of these together are where lanes in
+ * pairs have the same address (forums.developer.nvidia.com/t/77228, on compute capabilities 7.0 to 7.5). */
+static unsigned shared_wavefronts(const uint64_t *base, int64_t offset, uint32_t mask, unsigned bytes)
+{
+    unsigned lanes = bytes > 8 ? LANES / 4 : bytes > 4 ? LANES / 2 : LANES, n = 0;
+    lanes = lanes < LANES && (are_pairs(base, mask, 1) || are_pairs(base, mask, 2)) ? 2 * lanes : lanes;
+    uint32_t some = lanes < LANES ? (UINT32_C(1) << lanes) - 1 : UINT32_MAX;
+    for (unsigned first = 0; first < LANES; first += lanes)
+        n += conflicts_of(base, offset, mask & some << first, bytes);
+    return n;
+}
+
+/* Wavefronts of the units that load and store: of local memory, where lanes lie side by side, one for each word. */
+static unsigned wavefronts_of(const PtxInstruction *in, const uint64_t *base, int64_t offset, uint32_t mask, unsigned bytes)
+{
+    uint64_t address = base[__builtin_ctz(mask)] + (uint64_t)offset;
+    if (is_global(in, address))
+        return pieces_of(base, offset, mask, bytes, LINE);
+    if (in->space == PTX_IN_LOCAL || (in->space == PTX_GENERIC && address >= PTX_LOCAL))
+        return (bytes + WORD - 1) / WORD;
+    return shared_wavefronts(base, offset, mask, bytes);
+}
+
+/* Whether a load in a loop that is unrolled is one with that of the round before: of the next bytes of one aligned piece. */
+static bool goes_on(Warp *w, const PtxInstruction *in, uint64_t address, unsigned bytes)
+{
+    enum { PIECE = 16 };
+    bool goes_on = address == w->loaded[in->again - 1] && address % PIECE != 0;
+    w->loaded[in->again - 1] = address + bytes;
+    return goes_on;
+}
+
+/* What the access takes of the units that load and store. */
+static void time_access(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
+{
+    const PtxOperand *operands = r->kernel->operands + in->first, where = operands[in->code == PTX_ST ? 0 : in->n_results];
+    unsigned each = in->type.bits >= 8 ? in->type.bits / 8u : 1,
+             n = in->code == PTX_LD   ? in->n_results
+                 : in->code == PTX_ST ? in->n - 1u
+                                      : 1,
+             joined = in->joined;
+    const uint64_t *base = lanes_of(w, where);
+    int64_t offset = in->offset;
+    unsigned bytes = each * n, times = 1;
+    if (joined > 1 && (where < 0 || base[__builtin_ctz(mask)] % (each * joined) == 0)) {
+        bytes = each * joined;
+        offset -= (int64_t)((uint64_t)offset % bytes);
+        r->joined += joined - 1;
+    } else {
+        times = joined;
+    }
+    r->timed_steps++;
+    if (in->again > 0 && goes_on(w, in, base[__builtin_ctz(mask)] + (uint64_t)offset, bytes)) {
+        r->joined += times;
+        return;
+    }
+    r->accesses += times;
+    r->wavefronts += (uint64_t)times * wavefronts_of(in, base, offset, mask, bytes);
+    uint64_t address = base[__builtin_ctz(mask)] + (uint64_t)offset;
+    if (in->code != PTX_LD && is_global(in, address))
+        r->stored += pieces_of(base, offset, mask, bytes, SECTOR);
+}
+
+static bool is_access(const PtxInstruction *in)
+{
+    return (in->code == PTX_LD || in->code == PTX_ST || in->code == PTX_ATOM) && in->joined > 0 && in->space != PTX_PARAM && in->space != PTX_CONST;
 }
 
 static void run_instruction(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
 {
+    if (r->is_timed && is_access(in))
+        time_access(r, w, in, mask);
     switch (in->code) {
     case PTX_NOP: return;
     case PTX_LD: run_load(r, w, in, mask); return;
@@ -757,6 +896,30 @@ static uint32_t furthest_behind(const Warp *w, uint32_t *ret_at, uint32_t *ret_n
     return mask;
 }
 
+static bool is_flow(const PtxInstruction *in)
+{
+    return in->code == PTX_BRA || in->code == PTX_BRX || in->code == PTX_EXIT || in->code == PTX_BAR;
+}
+
+/* What the instruction comes to by itself, for @lanes, and the basic block that ends with it. */
+static void count(Run *r, Warp *w, const PtxInstruction *in, uint32_t lanes)
+{
+    enum { L1 = 40 }; /* cycles of a load that L1 has: arXiv 2402.13499 (38 to 43: RTX 4090, A100, H100) */
+    const PtxCounts *counts = &in->counts;
+    r->flops[r->is_inner] += (uint64_t)counts->flops * lanes;
+    r->flops_64[r->is_inner] += (uint64_t)counts->flops_64 * lanes;
+    r->issued[r->is_inner] += counts->issued;
+    r->timed += r->is_timed ? counts->issued : 0;
+    r->timed_steps += in->only_times;
+    r->is_timed = r->is_timed && r->timed_steps < r->launch->enough;
+    w->path.barriers += counts->barriers;
+    if (counts->cycles == 0)
+        return;
+    w->path.cycles += counts->cycles + (w->is_away ? 0 : (uint64_t)L1 * counts->trips);
+    w->path.trips += w->is_away ? counts->trips : 0;
+    w->is_away = false;
+}
+
 /* Those lanes, until others are as far, or a barrier. False: it takes too long. */
 static bool run_some(Run *r, Warp *w, uint32_t mask, uint32_t at, uint32_t next)
 {
@@ -767,12 +930,12 @@ static bool run_some(Run *r, Warp *w, uint32_t mask, uint32_t at, uint32_t next)
             return true;
         }
         const PtxInstruction *in = &k->instructions[at++];
-        if (++r->steps > r->limit)
+        uint32_t run = guarded(w, in, mask);
+        if (!in->only_times && ++r->steps > r->limit)
             return false;
-        uint32_t run = guarded(w, in, mask), n = (uint32_t)__builtin_popcount(mask);
-        r->flops[r->is_inner] += (uint64_t)in->flops * n;
-        r->flops_64[r->is_inner] += (uint64_t)in->flops_64 * n;
-        r->issued[r->is_inner] += in->issued;
+        if (run != 0 && !is_flow(in) && (r->is_timed || !in->only_times))
+            run_instruction(r, w, in, run);
+        count(r, w, in, (uint32_t)__builtin_popcount(mask));
         if (in->code == PTX_BRA) {
             if (run == mask) {
                 at = in->target;
@@ -791,8 +954,6 @@ static bool run_some(Run *r, Warp *w, uint32_t mask, uint32_t at, uint32_t next)
             w->waits = true;
             FOR_LANES(mask) w->at[lane] = at;
             return true;
-        } else if (run != 0) {
-            run_instruction(r, w, in, run);
         }
     }
     FOR_LANES(mask) w->at[lane] = at;
@@ -852,7 +1013,8 @@ static void begin_warp(Run *r, Warp *w, const unsigned *block, unsigned warp)
     const PtxKernel *k = r->kernel;
     unsigned threads = r->launch->block[0] * r->launch->block[1] * r->launch->block[2], here = threads - warp * LANES;
     w->alive = here >= LANES ? UINT32_MAX : (UINT32_C(1) << here) - 1;
-    w->waits = false;
+    w->waits = w->is_away = false;
+    w->path = (Path){0};
     memset(w->at, 0, sizeof w->at);
     memset(w->registers, 0, (size_t)k->n_registers * LANES * sizeof *w->registers);
     if (r->is_marked)
@@ -870,8 +1032,24 @@ static uint64_t blocks_of(const PtxLaunch *l)
     return (uint64_t)l->grid[0] * l->grid[1] * l->grid[2];
 }
 
+/* Whichever is longer, where a trip takes a few hundred cycles and a barrier some. */
+static void take_longer(Path *path, const Path *other)
+{
+    enum { TRIP = 500 };
+    if (other->cycles + TRIP * other->trips + other->barriers > path->cycles + TRIP * path->trips + path->barriers)
+        *path = *other;
+}
+
+static void add_path(Path *to, const Path *more)
+{
+    to->cycles += more->cycles;
+    to->trips += more->trips;
+    to->barriers += more->barriers;
+}
+
 static bool run_block(Run *r, const unsigned *block, bool is_inner)
 {
+    Path longest = {0}; /* of a warp so far */
     /* The first block of several must leave room for others; one that waits for another never ends. */
     r->limit = r->stamp == 0 && blocks_of(r->launch) > 1 ? r->launch->most / 4 : r->launch->most;
     r->stamp++;
@@ -887,7 +1065,9 @@ static bool run_block(Run *r, const unsigned *block, bool is_inner)
                 if (!run_warp(r, r->warps))
                     return false;
             } while (r->warps->alive != 0);
+            take_longer(&longest, &r->warps->path);
         }
+        add_path(&r->paths[is_inner], &longest);
         return true;
     }
     for (unsigned i = 0; i < r->n_warps; i++)
@@ -898,10 +1078,15 @@ static bool run_block(Run *r, const unsigned *block, bool is_inner)
             if (!run_warp(r, &r->warps[i]))
                 return false;
             lives = lives || r->warps[i].alive != 0;
+            take_longer(&longest, &r->warps[i].path);
         }
         for (unsigned i = 0; i < r->n_warps; i++)
-            r->warps[i].waits = false;
+            if (r->warps[i].waits) {
+                r->warps[i].waits = false;
+                r->warps[i].path = longest;
+            }
     }
+    add_path(&r->paths[is_inner], &longest);
     return true;
 }
 
@@ -926,12 +1111,15 @@ static bool run_blocks(Run *r, uint64_t *ret_corners, uint64_t *ret_inner)
         }
     } else {
         for (unsigned i = 0; i < CORNERS; i++) {
-            bool is_new_one = true;
+            bool is_new_one = true, is_last = true;
             for (unsigned axis = 0; axis < 3; axis++) {
                 bool last = i >> axis & 1;
                 is_new_one = is_new_one && !(last && l->grid[axis] == 1);
+                is_last = is_last && (last || l->grid[axis] == 1);
                 block[axis] = last ? l->grid[axis] - 1 : 0;
             }
+            /* Of those that take long the first and the last say between which addresses all are. */
+            is_new_one = is_new_one && (r->steps < l->enough || is_last);
             if (is_new_one && !run_block(r, block, false))
                 return false;
             corners += is_new_one;
@@ -999,9 +1187,14 @@ static bool gather(Run *r, uint64_t n_corners, uint64_t n_inner, PtxMoves *ret)
     if (ok)
         qsort(spans, n, sizeof *spans, by_place);
     ret->n = 0;
+    ret->fetched = 0;
+    for (size_t i = 0; i < n; i++)
+        ret->fetched += spans[i].move.writes ? 0 : spans[i].move.bytes;
     for (size_t i = 0, next; ok && i < n; i = next) {
         Span whole = spans[i];
-        for (next = i + 1; next < n && spans[next].move.writes == whole.move.writes && spans[next].move.address <= whole.high; next++) {
+        uint64_t end = r->launch->end(whole.move.address);
+        for (next = i + 1; next < n && spans[next].move.writes == whole.move.writes && spans[next].move.address <= whole.high && spans[next].move.address < end;
+             next++) {
             whole.high = spans[next].high > whole.high ? spans[next].high : whole.high;
             whole.move.bytes += spans[next].move.bytes;
         }
@@ -1041,8 +1234,9 @@ static bool begin(Run *r)
         w->registers = calloc((size_t)k->n_registers * LANES + 1, sizeof *w->registers);
         w->marks = calloc((size_t)k->n_registers * LANES + 1, sizeof *w->marks);
         w->constants = calloc((size_t)k->n_constants * LANES + 1, sizeof *w->constants);
+        w->loaded = calloc(k->n_again + 1u, sizeof *w->loaded);
         w->local = k->reads_local ? calloc(LANES, k->local + 1) : NULL;
-        ok = w->registers && w->marks && w->constants && (w->local || !k->reads_local);
+        ok = w->registers && w->marks && w->constants && w->loaded && (w->local || !k->reads_local);
         for (uint32_t c = 0; ok && c < k->n_constants; c++)
             for (uint32_t lane = 0; lane < LANES; lane++)
                 if (k->constants[c].kind != PTX_SPECIAL)
@@ -1059,6 +1253,7 @@ static void end(Run *r)
         free(r->warps[i].marks);
         free(r->warps[i].constants);
         free(r->warps[i].local);
+        free(r->warps[i].loaded);
     }
     free(r->warps);
     free(r->sites);
@@ -1069,13 +1264,22 @@ static void end(Run *r)
 
 bool ptx_moves(const PtxKernel *kernel, const PtxLaunch *launch, PtxMoves *ret)
 {
-    Run r = {.kernel = kernel, .launch = launch};
+    Run r = {.kernel = kernel, .launch = launch, .is_timed = true};
     uint64_t corners = 0, inner = 0;
     bool ok = begin(&r) && run_blocks(&r, &corners, &inner) && gather(&r, corners, inner, ret);
     ret->multiplied = of_all(&r, r.multiplied[0], r.multiplied[1], corners, inner);
     ret->flops = of_all(&r, r.flops[0], r.flops[1], corners, inner);
     ret->flops_64 = of_all(&r, r.flops_64[0], r.flops_64[1], corners, inner);
     ret->issued = of_all(&r, r.issued[0], r.issued[1], corners, inner);
+    double part = r.timed > 0 ? (double)ret->issued / (double)r.timed : 0;
+    ret->accesses = (uint64_t)((double)r.accesses * part);
+    ret->wavefronts = (uint64_t)((double)r.wavefronts * part);
+    ret->fetched += (uint64_t)((double)r.stored * SECTOR * part);
+    ret->issued -= (uint64_t)((double)r.joined * part);
+    const Path *few = &r.paths[0], *more = &r.paths[1];
+    ret->cycles = of_all(&r, few->cycles, more->cycles, corners, inner);
+    ret->trips = of_all(&r, few->trips, more->trips, corners, inner);
+    ret->barriers = of_all(&r, few->barriers, more->barriers, corners, inner);
     end(&r);
     return ok;
 }

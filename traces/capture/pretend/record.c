@@ -436,27 +436,22 @@ PRETEND_EXPORT void pretend_products_of(uint64_t operations, const char *type, c
 /* What this thread's next kernel computes, by its own code. */
 static __thread struct {
     bool told;
-    uint64_t multiplied, lanes, lanes_64, issued;
-    char type[8];
+    PretendComputed by;
 } computed;
 
-void pretend_computes(uint64_t products, const char *type, uint64_t lanes, uint64_t lanes_64, uint64_t issued)
+void pretend_computes(const PretendComputed *by)
 {
     computed.told = true;
-    computed.multiplied = products;
-    strncpy(computed.type, type, sizeof computed.type - 1);
-    computed.lanes = lanes;
-    computed.lanes_64 = lanes_64;
-    computed.issued = issued;
+    computed.by = *by;
 }
 
 void pretend_work(const char *word, void *stream, const char *format, ...)
 {
     pthread_once(&once, begin);
     uint32_t type = 0, product = 0;
-    bool is_kernel = *word == 'k', multiplies = is_kernel && multiplied.operations > 0, computes = is_kernel && !multiplies && computed.multiplied > 0;
+    bool is_kernel = *word == 'k', multiplies = is_kernel && multiplied.operations > 0, computes = is_kernel && !multiplies && computed.by.products > 0;
     if (multiplies || computes) {
-        type = pretend_name(multiplies ? multiplied.type : computed.type);
+        type = pretend_name(multiplies ? multiplied.type : computed.by.type);
         product = pretend_name(multiplies ? multiplied.launch : "");
     }
     va_list args;
@@ -470,9 +465,13 @@ void pretend_work(const char *word, void *stream, const char *format, ...)
         uses_text.n = 0;
     }
     if (multiplies || computes)
-        append_format(&line_text, "\nproducts %u %" PRIu64 " %u", product, multiplies ? multiplied.operations : computed.multiplied, type);
+        append_format(&line_text, "\nproducts %u %" PRIu64 " %u", product, multiplies ? multiplied.operations : computed.by.products, type);
     if (is_kernel && computed.told)
-        append_format(&line_text, "\nlanes %" PRIu64 " %" PRIu64 " %" PRIu64, computed.lanes, computed.lanes_64, computed.issued);
+        append_format(&line_text,
+                      "\nlanes %" PRIu64 " %" PRIu64 " %" PRIu64 "\ncode %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu32
+                      " %" PRIu32,
+                      computed.by.lanes, computed.by.lanes_64, computed.by.issued, computed.by.accesses, computed.by.wavefronts, computed.by.fetched,
+                      computed.by.cycles, computed.by.trips, computed.by.barriers, computed.by.registers, computed.by.shared);
     if (is_kernel)
         memset(&computed, 0, sizeof computed);
     uint64_t run, id;
