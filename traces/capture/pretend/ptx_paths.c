@@ -37,7 +37,7 @@ static uint32_t longest_path(const PtxKernel *k, uint32_t first, uint32_t end, u
     uint32_t fence = 0, begun = 0, done = 0, copied = 0, issued = 0;
     for (uint32_t i = first; i < end; i++) {
         const PtxInstruction *in = &k->instructions[i];
-        const PtxOperand *operands = k->operands + in->first;
+        const PtxOperand *operands = in->n > 0 ? k->operands + in->first : NULL;
         uint32_t start = in->code == PTX_BAR && begun > fence ? begun : fence, latency = latency_of(in, trip);
         for (size_t o = in->n_results; o < in->n; o++)
             if (operands[o] >= 0 && operands[o] != PTX_NOWHERE && ready[operands[o]] > start)
@@ -123,7 +123,7 @@ static bool is_unrolled(const PtxKernel *k, uint32_t first, uint32_t end)
         return false;
     for (uint32_t i = end - 1; i-- > first;) {
         const PtxInstruction *in = &k->instructions[i];
-        const PtxOperand *operands = k->operands + in->first;
+        const PtxOperand *operands = in->n > 0 ? k->operands + in->first : NULL;
         if (in->code == PTX_SET && operands[0] == last->guard && in->n == in->n_results + 2)
             return operands[in->n_results + 1] < 0 && k->constants[~operands[in->n_results + 1]].kind == PTX_NUMBER;
     }
