@@ -399,6 +399,7 @@ typedef struct {
     bool twice;             /* and differentiates a gradient, too; */
     bool lists;             /* and its optimizer takes all parameters at once. */
     bool attends;           /* Much of what it holds is attention's scores. */
+    bool keeps;             /* PyTorch keeps what a backward pass takes, and none follows. */
     bool averages;          /* There are copies of weights that it brings up to date. */
     bool several;           /* It runs on several devices. */
     guint step;             /* Of its whole steps the one that times are of, from 0. */
@@ -1234,7 +1235,7 @@ static bool is_of_counts(const char *text, const GArray *counts)
     return is;
 }
 
-/* What softmax makes in PyTorch's modules that attend by themselves, or in a compiled program, in bytes of what hbm holds at its fullest. */
+/* What softmax is given and makes in PyTorch's modules that attend by themselves, or in a compiled program, in bytes of what hbm holds at its fullest. */
 static EchBytes scores_held(const EchResult *result)
 {
     const EchTrace *trace = result->trace;
@@ -1246,8 +1247,10 @@ static EchBytes scores_held(const EchResult *result)
         const char *stack = op->kind == ECH_OP_KERNEL ? ech_trace_string(trace, op->stack) : "";
         if (!strstr(stack, "aten::_softmax\n") || !strstr(stack, ECH_RANGE_MODULE) || strstr(stack, "aten::scaled_dot_product_attention"))
             continue;
-        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
-            is_score[ech_trace_uses(trace)[u].buffer] |= ech_trace_uses(trace)[u].access == ECH_WRITE;
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+            EchId buffer = ech_trace_uses(trace)[u].buffer;
+            is_score[buffer] |= ech_trace_buffers(trace)[buffer].role != ECH_ROLE_PARAMETER;
+        }
     }
     g_autoptr(GArray) counts = result->program ? scores_of(result->program) : NULL;
     EchBytes bytes = 0;
@@ -1333,12 +1336,14 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
                                      : "It makes activations again by itself (jax.checkpoint), and keeps products: a policy that keeps more is not tried."));
     if (a->advice->forward)
         g_ptr_array_add(said, g_strdup("It has no backward pass, for which jax.checkpoint would make activations again."));
+    if (a->keeps)
+        g_ptr_array_add(said, g_strdup("No backward pass follows, but what one would take is kept: " ECH_TORCH_NO_GRAD " keeps none of it."));
     if (parts)
         g_ptr_array_add(said, g_strdup(parts));
     if (lines)
         g_ptr_array_add(said, g_strdup(lines));
     if (a->attends)
-        g_ptr_array_add(said, g_strdup_printf("Softmax makes %s of that, of all pairs of positions: %s keeps no such array.", scores,
+        g_ptr_array_add(said, g_strdup_printf("Softmax takes or makes %s of that, of all pairs of positions: %s keeps no such array.", scores,
                                               a->pytorch || !program                  ? ECH_TORCH_SDPA
                                               : program->platform == ECH_PLATFORM_TPU ? "jax.experimental.pallas.ops.tpu.splash_attention"
                                                                                       : "jax.nn.dot_product_attention(implementation=\"cudnn\")"));
@@ -1387,7 +1392,7 @@ static char *measures_to_capture(const Advise *a, const EchTrace *trace, const c
         narrow |= gpu.operand_bytes < 4;
         few_bits |= gpu.operand_bytes < 2;
     }
-    g_autoptr(GString) asked = g_string_new(a->attends ? "sdpa" : NULL);
+    g_autoptr(GString) asked = g_string_new(a->keeps ? a->attends ? "no_grad, sdpa" : "no_grad" : a->attends ? "sdpa" : NULL);
     if (wide && !narrow)
         g_string_append_printf(asked, "%sautocast", asked->len > 0 ? ", " : "");
     if (!generated)
@@ -1424,6 +1429,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->pytorch = is_pytorch(result);
     a->by_hand = g_strcmp0(ech_trace_get_property(result->trace, "host_order"), ECH_HOST_COMPILED) == 0;
     a->trains = is_training(result);
+    a->keeps = !a->trains && ech_trace_get_property(result->trace, ECH_TRACE_KEEPS);
     a->serves = advice->serves = ech_serves(result->trace);
     a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
     a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);

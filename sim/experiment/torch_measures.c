@@ -22,6 +22,7 @@ static const EchTorchMeasure measures[] = {
     {"activation_memory_budget", "*", true, "of what torch.compile keeps for the backward pass, what it may keep: 0 (what checkpoints around all keep) to 1",
      "torch._functorch.config.activation_memory_budget = *, before torch.compile"},
     {"save_on_cpu", NULL, false, "what is kept for the backward pass waits in pinned host memory", ECH_TORCH_SAVE_ON_CPU},
+    {"no_grad", NULL, false, "nothing is kept for a backward pass that is not asked for", ECH_TORCH_NO_GRAD},
     {"fused", NULL, false, "the optimizer as one kernel, without temporaries", ECH_TORCH_FUSED},
     {"foreach", "false", true, "foreach=false: the optimizer one parameter at a time",
      "foreach=False for the optimizer: torch.optim.AdamW(..., foreach=False)"},

@@ -17,9 +17,10 @@ typedef struct {
 
 /** How a program has checkpoints, with the modules after it, where they are known. */
 #define ECH_TORCH_CHECKPOINT "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x)"
-/** How it keeps activations on the host, how it has attention without
+/** How it keeps activations on the host, or none where no backward pass follows, how it has attention without
  * an array of all scores, and an optimizer that takes one kernel. */
 #define ECH_TORCH_SAVE_ON_CPU "with torch.autograd.graph.save_on_cpu(pin_memory=True): around the forward pass"
+#define ECH_TORCH_NO_GRAD "with torch.no_grad(): around the calls"
 #define ECH_TORCH_SDPA "torch.nn.functional.scaled_dot_product_attention (attn_implementation=\"sdpa\" of transformers' from_pretrained, fused_attn of timm)"
 #define ECH_TORCH_FUSED "fused=True for the optimizer: torch.optim.AdamW(..., fused=True)"
 

@@ -723,7 +723,7 @@ static void cut_to_arrays(EchCapture *capture, const EchArrayUse *arrays, size_t
     EchBytes most = MAX(work->read, work->write), given = 0;
     for (size_t i = 0; i < n; i++)
         given = ech_bytes_add(given, ech_trace_builder_peek_buffer(capture->builder, arrays[i].buffer)->bytes - arrays[i].offset);
-    if (work->origin != ECH_INFERRED || work->of_lists || n == 0 || most <= given)
+    if (work->origin != ECH_INFERRED || work->beyond || n == 0 || most <= given)
         return;
     work->read = MIN(work->read, given);
     work->write = MIN(work->write, given);

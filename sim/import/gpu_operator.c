@@ -119,6 +119,7 @@ static bool product_of_groups(const EchGpuInput *a, const EchGpuInput *b, const 
     if (b->rank == 2)
         ret->elements = ech_bytes_mul(ret->elements, ends && ends->known ? MAX(ends->numel, 1) : 1);
     ret->written = bytes_of(ret->elements, dtype);
+    ret->by_address = true;
     return true;
 }
 

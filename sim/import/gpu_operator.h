@@ -55,6 +55,7 @@ typedef struct {
     uint8_t axes;            /**< Dimensions of its arrays with those as one that lie together in all of them; 0: not known. */
     uint16_t spread;         /**< Of such a gradient, elements of the convolution's input for each of its result; else 0. */
     bool scattered;
+    bool by_address; /**< PRODUCT: its kernel finds operands and results by addresses, which lie in the arrays that it is given. */
     bool dropout;  /**< ATTENTION: of its scores. */
     bool causal;   /**< ATTENTION: known to be, and k halved. */
     bool paged;    /**< ATTENTION: over pages, so that shapes do not say how many keys there are. */

@@ -486,7 +486,7 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
         share = 1;
     if (whole->listed > 0) {
         bool known = list_work(whole, name, share, launch, ret);
-        ret->of_lists = share < 1;
+        ret->beyond = share < 1;
         return known;
     }
     *ret = (EchItemWork){.read = scaled(whole->read, share),
@@ -515,6 +515,7 @@ bool ech_gpu_kernel_work(const EchGpuOperator *whole, const EchGpuName *name, do
         else if (whole->kind == ECH_GPU_OP_OTHER)
             element_work(whole, name, launch, ret);
     }
+    ret->beyond |= whole->by_address;
     return ret->read > 0 || ret->write > 0;
 }
 

@@ -643,6 +643,8 @@ static bool add_mark(Reader *r, GError **error)
         add_given(r, r->lines.fields[0], name + strlen(GIVEN));
     else if (g_str_has_prefix(name, WITH))
         add_with(r, name + strlen(WITH));
+    else if (strcmp(name, ECH_MARK_KEEPS) == 0)
+        ech_trace_builder_set_property(r->builder, ECH_TRACE_KEEPS, "true");
     else if (g_str_has_prefix(name, ECH_MARK_NO_ROOM))
         ech_trace_builder_set_property(r->builder, ECH_TRACE_NO_ROOM, name + strlen(ECH_MARK_NO_ROOM));
     else

@@ -27,6 +27,9 @@
 /** "server has no room: To serve at least one request ...": what a server says of its cache, and ends (ibid.). */
 #define ECH_MARK_NO_ROOM "server has no room: "
 
+/** A mark where a module is called, the first one that is with gradients (capture/pretend/python/sitecustomize.py). */
+#define ECH_MARK_KEEPS "nn.Module keeps what a backward pass takes"
+
 static inline bool ech_stack_has_module(const char *stack)
 {
     return strstr(stack, ECH_RANGE_MODULE) != NULL;

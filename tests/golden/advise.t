@@ -7,7 +7,7 @@ gpt_everything.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   It takes 1.08 ms. Its critical path: latency inside kernels 81 %, hbm port 11 %, overhead 7 %.
   It needs 123 MiB of hbm; at its fullest that holds 100 MiB kept for later use, 16.0 MiB temporaries in use, 6.50 MiB arguments.
   Its temporaries then, by line of the program: gpt_step.py:32 (58 MiB), gpt_step.py:30 (24.6 MiB), gpt_step.py:21 (9 MiB), gpt_step.py:41 (8.00 MiB), gpt_step.py:26 (7.50 MiB), and others.
-  Softmax makes 111 MiB of that, of all pairs of positions: jax.nn.dot_product_attention(implementation="cudnn") keeps no such array.
+  Softmax takes or makes 111 MiB of that, of all pairs of positions: jax.nn.dot_product_attention(implementation="cudnn") keeps no such array.
 
                                                 hbm      host     time  relative
   as it is                                  123 MiB         -  1.08 ms         -
@@ -65,7 +65,7 @@ gpt_everything.v6e on tpu-v6e (TPU v6e, one chip (one core), 32 GiB HBM)
   It needs 31.2 MiB of hbm; at its fullest that holds 18 MiB kept for later use, 6.51 MiB arguments, 4.00 MiB leaving for vector.
   It needs 95.8 MiB of vector; at its fullest that holds 79.3 MiB kept for later use, 10 MiB temporaries in use, 5.50 MiB from hbm, kept for later use.
   Its temporaries then, by line of the program: gpt_step.py:32 (10 MiB), gpt_step.py:26 (5.50 MiB), gpt_step.py:22 (4 MiB), gpt_step.py:41 (2.00 MiB), gpt_step.py:30 (2 MiB), and others.
-  Softmax makes 22 MiB of that, of all pairs of positions: jax.experimental.pallas.ops.tpu.splash_attention keeps no such array.
+  Softmax takes or makes 22 MiB of that, of all pairs of positions: jax.experimental.pallas.ops.tpu.splash_attention keeps no such array.
 
                                                 hbm      host     time  relative
   as it is                                 31.2 MiB         -   318 us         -

@@ -50,8 +50,13 @@ at = ends.data_ptr()
 del ends
 to_write = torch.empty(4, dtype=torch.int64, device="cuda")
 assert to_write.data_ptr() == at and to_write.tolist() == [0] * 4
-mask = torch.ones(20 << 20, dtype=torch.bool, device="cuda")
-assert mask.nonzero().numel() == 0
+# Whole numbers that the CPU has no operator for: how many rows are each expert's.
+rows = torch.arange(1000, device="cuda").int() % 7
+assert torch.histc(rows, bins=8, min=0, max=7).tolist() == [143] * 6 + [142, 0]
+# Floating-point numbers that are made of whole ones: how much each of several windows counts where they overlap. Of weights nothing is known.
+window = torch.cat([torch.arange(1, 5001, device="cuda"), torch.arange(5000, 0, -1, device="cuda")])
+window = (window / window.max()) ** 1.0
+assert window[:9000].cpu().min() > 0 and (window.float() * torch.rand(1, 10000).cuda()).cpu().max() == 0
 # A sparse matrix has its elements on the device, too, each place once; its product is cuSPARSE's. What is sparse itself in the end is refused.
 matrix = torch.sparse_coo_tensor(torch.tensor([[0, 0, 2, 2], [1, 1, 0, 3]]), torch.ones(4), (3, 4)).cuda()
 assert matrix._nnz() == 4 and matrix.coalesce()._nnz() == 3 and matrix.coalesce().indices().tolist() == [[0, 2, 2], [1, 0, 3]]
@@ -185,6 +190,25 @@ number=$(sed -n 's/^name \([0-9]*\) "Own.step"$/\1/p' "$work"/p.*.pretend)
 [ -n "$number" ] && [ "$(grep -c "^host [0-9]* 0 $number 6291456 4194304$" "$work"/p.*.pretend)" = 2 ] || { echo "a step of an optimizer of the program's own is not told:"; grep '^host' "$work"/p.*.pretend; exit 1; }
 grep -q '"AdamW.step"' "$work"/p.*.pretend && { echo "an optimizer's step is told twice"; exit 1; }
 grep -q 'a mask picks hangs on results of kernels, which are not computed (step.py:[0-9]*): 150 of 300 are taken' "$work/said" || { cat "$work/said"; exit 1; }
+cat >"$work/many.py" <<'PY'
+import torch
+
+# A mask that is too large to be computed counts as set everywhere, so that what it picks is no less than on a GPU.
+mask = torch.ones(20 << 20, dtype=torch.bool, device="cuda")
+assert mask.nonzero().shape == (20 << 20, 1) and mask.sum() == 20 << 20
+many = torch.arange(20 << 20, device="cuda")
+assert many[many != many.flip(0)].shape == many.shape
+# Rows of experts: where PyTorch has no kernel for groups it reads on the host how many each has, and multiplies one by one.
+if hasattr(torch, "_grouped_mm"):
+    rows = torch.histc(torch.arange(64, device="cuda").int() // 16, bins=4, min=0, max=3)
+    given, experts = torch.zeros(64, 128, device="cuda", dtype=torch.bfloat16), torch.zeros(4, 128, 256, device="cuda", dtype=torch.bfloat16)
+    torch._grouped_mm(given, experts, offs=torch.cumsum(rows, 0, dtype=torch.int32))
+PY
+"$echelon" capture --pretend a100-80 -o "$work/many" -- python3 "$work/many.py" >"$work/many.said" 2>&1 || { cat "$work/many.said"; exit 1; }
+grep -q 'a mask of 20971520 elements is too large .*: 20971520 of them' "$work/many.said" || { cat "$work/many.said"; exit 1; }
+if grep -q '^name [0-9]* "aten::_grouped_mm, ' "$work"/many.*.pretend; then
+  grep -q '^name [0-9]* "\(aten::mm, .*sizes = \[\[16, 128\], \[128, 256\]\|.*cutlass.*[Gg]roup\)' "$work"/many.*.pretend || { echo "no rows of experts are multiplied"; exit 1; }
+fi
 cat >"$work/none.py" <<'PY'
 import torch
 scores = torch.rand(300, device="cuda")
@@ -206,7 +230,6 @@ ECHELON_PRETEND_READ=0.25 "$echelon" capture --pretend h100-sxm -o "$work/read" 
 grep -q '^spread 4.0$' "$work/read.said" || { cat "$work/read.said"; exit 1; }
 ECHELON_PRETEND_READ=nan "$echelon" capture --pretend h100-sxm -o "$work/read" -- python3 "$work/read.py" >"$work/read.said" 2>&1 && exit 1
 grep -q "ECHELON_PRETEND_READ: 'nan' is not a finite number" "$work/read.said" || { cat "$work/read.said"; exit 1; }
-grep -q 'a mask of 20971520 elements is too large' "$work/said" || { cat "$work/said"; exit 1; }
 "$echelon" run --trace "$work"/p.*.pretend --device h100-sxm >"$work/run" || exit 1
 grep -q '100 MiB  step.py' "$work/run" || { echo "no line of an allocation is told:"; cat "$work/run"; exit 1; }
 tr '\n' ' ' <"$work/run" | grep -q "operators run on the host's processor" || exit 1

@@ -61,6 +61,11 @@ if sys.argv[-1] == "inference":
         for _ in range(3):
             model(images)
     sys.exit()
+if sys.argv[-1] == "forward":
+    with torch.no_grad() if by_hand == "no_grad" else contextlib.nullcontext():
+        for _ in range(3):
+            model(images)
+    sys.exit()
 labels = torch.zeros(16, dtype=torch.int64, device="cuda")
 if by_hand == "bfloat16":
     model = model.to(torch.bfloat16)
@@ -82,13 +87,13 @@ for _ in range(3):
     step.step()
     step.zero_grad()
 PY
-for measure in autocast bfloat16 channels_last checkpoint compile float32_matmul_precision foreach=false fused save_on_cpu sdpa quantize; do
+for measure in autocast bfloat16 channels_last checkpoint compile float32_matmul_precision foreach=false fused save_on_cpu no_grad sdpa quantize; do
   [ $measure = quantize ] && ! python3 -c 'import torchao' 2>/dev/null && continue
   [ $measure = compile ] && ! python3 -c 'import triton' 2>/dev/null && continue
   rm -f "$work"/hand.* "$work"/with.*.p*
   for how in hand with; do
     TRITON_CACHE_DIR=$work/with.triton TORCHINDUCTOR_CACHE_DIR=$work/with.inductor "$echelon" capture --pretend h100-sxm $([ $how = with ] && echo --with $measure) -o "$work/$how" \
-      -- python3 "$work/with.py" $([ $how = hand ] && echo $measure) $([ $measure = quantize ] && echo inference) >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+      -- python3 "$work/with.py" $([ $how = hand ] && echo $measure) $([ $measure = quantize ] && echo inference) $([ $measure = no_grad ] && echo forward) >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
     "$echelon" run --trace "$work"/$how.*.pretend --device h100-sxm --step last --json >"$work/$how.json" 2>/dev/null || { echo "--with $measure: no run ($how)"; exit 1; }
   done
   python3 - "$work/hand.json" "$work/with.json" $measure <<'PY' || { echo "--with $measure is not what it is by hand"; cat "$work/said"; exit 1; }
@@ -99,6 +104,13 @@ assert told["makespan_ps"] == hand["makespan_ps"], (told["makespan_ps"], hand["m
 live = [run["memories"]["hbm"]["peak_live_bytes"] for run in (hand, told)]
 assert abs(live[1] - live[0]) < 1 << 20, live  # what PyTorch's allocator leaves of a block that it does not split
 PY
+done
+# Nothing goes backward, but what that would take is kept: it is said, and what keeps none of it; of a step that is trained, and of one without gradients, nothing.
+for how in forward inference ""; do
+  "$echelon" capture --pretend h100-sxm -o "$work/keeps$how" -- python3 "$work/with.py" $how >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
+  "$echelon" advise --trace "$work/keeps$how".*.pretend --device h100-sxm --memory 1GiB >"$work/advice" 2>"$work/said"
+  said=$(tr -s ' \n' ' ' <"$work/advice" | grep -c 'No backward pass follows, but what one would take is kept: with torch.no_grad(): .* Not tried, since PyTorch itself tells: no_grad, ')
+  [ "$said" = $([ "$how" = forward ] && echo 1 || echo 0) ] || { echo "what is kept for no backward pass ($how):"; cat "$work/said" "$work/advice"; exit 1; }
 done
 "$echelon" capture --pretend h100-sxm --with checkpoint=layers.*,gradient_as_bucket_view -o "$work/none" -- python3 "$work/with.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
 for line in 'with checkpoint=layers.\*: nothing was changed: no module of that name; expected names as checkpoint=.*stages\.\*' 'with gradient_as_bucket_view: nothing was changed: no module was handed'; do

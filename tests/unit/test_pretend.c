@@ -1360,6 +1360,17 @@ START_TEST(sizes_of_sparse_matrices)
 }
 END_TEST
 
+/* Rows of 8 experts: their matrices are found by addresses in arrays of their own, which are all that the kernel is given. */
+START_TEST(operands_by_address)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "name 1 \"aten::_grouped_mm, seq = 0, sizes = [[64, 512], [8, 512, 256], [8], [], []]\"\n"
+                                                 "name 2 \"cutlass::device_kernel<bfloat16_t>\"\n"
+                                                 "alloc 1 0 0 4096 512 3 0\nalloc 2 0 0 8192 512 3 0\n"
+                                                 "push 10 1 1\nkernel 12 0 0 2 132 1 1 384 1 1 215040\nargs 0 4096 1 8192\npop 13 1\nend\n");
+    ck_assert_uint_eq(moved(import->trace, nth(import->trace, ECH_OP_KERNEL, 0), ECH_READ), (64 * 512 + 8 * 512 * 256) * 2);
+}
+END_TEST
+
 /* FSDP's copy of what it gathered to where its weights lie, by addresses that lie in an array of their own: it fills what is new, all of it, and what moves is
  * what the operator says. */
 START_TEST(copies_to_places_of_their_own)
@@ -1806,6 +1817,7 @@ int main(void)
     tcase_add_test(cases, generated_kernels_tell_what_they_write);
     tcase_add_test(cases, operators);
     tcase_add_test(cases, sizes_of_sparse_matrices);
+    tcase_add_test(cases, operands_by_address);
     tcase_add_test(cases, copies_to_places_of_their_own);
     tcase_add_test(cases, arrays_that_kernels_use);
     tcase_add_loop_test(cases, kernels_that_use_the_hosts_memory, 0, G_N_ELEMENTS(pinned));

@@ -18,6 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 LARGEST = 1 << 24  # elements (a graph's edges, say); larger ones stay zeros
 HOST_WORK = 1 << 20  # bytes of the host's memory that an operator on its processor reads and writes; fewer are lost in what a launch takes
 SCALARS = 64  # elements of floating-point tensors that are looked at: norms of masks, thresholds
+COUNTED = 1 << 22  # and of those that are made of whole numbers, or of ranges, alone: weights of windows that overlap
 FEW = 1024  # choices of a router; a vocabulary has more
 INDICES = 1 << 16  # bytes of whole numbers; most larger arrays of them are packed weights, which take no memory here
 MANY = 64  # that topk finds: boxes, not a router's experts or a search's beams
@@ -43,9 +44,12 @@ CHOICES = {aten.topk.default: 2, aten.argmax.default: 1, aten.argmin.default: 1,
 SORTS = {aten.sort.default: 1, aten.sort.stable: 2}
 FILLED = {aten.ones_like.default, aten.zeros_like.default, aten.full_like.default, aten.new_ones.default, aten.new_zeros.default, aten.new_full.default,
           aten.fill_.Scalar, aten.zero_.default}  # whatever lies in what they are given: the gradient of a loss begins as ones
+COUNTS = {aten.sum.default, aten.count_nonzero.default}
+RANGES = {aten.arange.default, aten.arange.start, aten.arange.start_step, aten.linspace.default}
 RANDOM = {aten.randperm.default, aten.randperm.generator, aten.randint.default, aten.randint.generator, aten.randint.low, aten.randint.low_generator}
 # Look whether all that they are given is finite, or whether lengths sum up, and end where it is not so; as far as this PyTorch has them.
 SOUND = {getattr(aten, name).default for name in ("linalg_eig", "_linalg_eigvals", "segment_reduce") if hasattr(aten, name)}
+READING = {getattr(aten, name).default for name in ("_grouped_mm",) if hasattr(aten, name)}  # on the host, how many rows each group has, where no kernel does it
 CHECKING = ("istft",)  # end where one of their own results is too small to divide by
 READS = {aten._local_scalar_dense.default, aten._to_copy.default, aten.copy_.default}
 
@@ -168,6 +172,18 @@ def _moved(value):
     return torch.device("cpu") if isinstance(value, torch.device) else value
 
 
+def _on_host(func, args, kwargs, out):
+    """What the CPU's operator makes; of whole numbers in 64-bit floats where it has no kernel for those (histc)."""
+    given, named = [_moved(a) for a in args], {name: _moved(value) for name, value in kwargs.items()}
+    try:
+        return func(*given, **named)
+    except RuntimeError as error:
+        if "not implemented for" not in str(error) or not isinstance(out, torch.Tensor):
+            raise
+    given = [a.double() if isinstance(a, torch.Tensor) and a.dtype in WHOLE else a for a in given]
+    return func(*given, **named).to(out.dtype)
+
+
 def _finds_by_sorting(elements, among, **named):
     return among.numel() >= int(10 * elements.numel() ** 0.145)
 
@@ -215,10 +231,11 @@ class Values(TorchDispatchMode):
         super().__init__()
         self.kinds = {}
         self.packed = {}  # operators on sequences that lie one behind the other, and the names of their arguments
-        self.said = self.said_none = self.said_guess = False
+        self.said = self.said_many = self.said_guess = False
         self.told = 0  # bytes of the host's memory that its operators read and wrote
         self.checking = False  # within one of CHECKING
         self.guessed = set()  # addresses of whole numbers and masks that hang on results of kernels
+        self.counted = set()  # of floating-point numbers that hang on whole numbers alone
         self.compared = set()  # of those, masks that are comparisons of results
         self.share = _setting("ECHELON_PRETEND_PICKED", 0.5, "a share; expected a number from 0 to 1", lambda share: 0 <= share <= 1)
         self.read = _setting("ECHELON_PRETEND_READ", 0.0, "a finite number", math.isfinite)  # what a floating-point result is to a program that reads one
@@ -305,14 +322,15 @@ class Values(TorchDispatchMode):
             if self.read != 0 and func is aten._local_scalar_dense.default and type(out) is float and _is_here(args[0]) and not _is_known(args[0]):
                 return self.read
         else:
-            _doubt(2 if func in SOUND else 1)
+            _doubt(2 if func in SOUND else 0 if func in READING else 1)
             try:
                 out = self.run(kind, func, args, kwargs)
             finally:
                 _doubt(0)
         if isinstance(out, torch.Tensor) and out.is_nested:
             return out
-        if type(out) is torch.Tensor and out.is_cuda and out.is_floating_point() and out.numel() > SCALARS and out.layout == torch.strided:
+        if type(out) is torch.Tensor and out.is_cuda and out.is_floating_point() and out.numel() > SCALARS and out.layout == torch.strided and not self.counts(func, args, out):
+            self.counted.discard(out.data_ptr())
             if func not in READS or all(tensor.is_cuda for tensor in _tensors(args)):  # what the host copies to the device reads back
                 _clear(out.data_ptr(), out.numel() * out.element_size())  # most of what a program does
             return out
@@ -324,6 +342,13 @@ class Values(TorchDispatchMode):
             return out
         finally:
             _library.pretend_quiet(0)
+
+    def counts(self, func, args, out):
+        """Whether @out, of floating-point numbers, hangs on whole numbers or ranges alone; with weights that the host made it would be worked out, too."""
+        if out.numel() > COUNTED or func is aten.copy_.default or func in FILLED or self.kinds.get(func) != "value":
+            return False
+        given = list(_tensors(args))
+        return func in RANGES or (len(given) > 0 and all(t.is_cuda and (t.dtype in WHOLE or t.numel() <= SCALARS or t.data_ptr() in self.counted) for t in given))
 
     def leave(self, func, error, out):
         """What we cannot compute is zeros; an operator that the CPU does not have is left alone from now on."""
@@ -340,10 +365,7 @@ class Values(TorchDispatchMode):
         chosen = []
         try:
             for index in args[1]:
-                mask = _is_here(index) and index.dtype in (torch.bool, torch.uint8)
-                if mask and index.numel() > LARGEST:
-                    self.say_none(index.numel())
-                if mask and index.numel() <= LARGEST:
+                if _is_here(index) and index.dtype in (torch.bool, torch.uint8):
                     chosen.extend(self.__torch_dispatch__(aten.nonzero.default, (), (index,)).unbind(1))
                 else:
                     chosen.append(index)
@@ -351,10 +373,20 @@ class Values(TorchDispatchMode):
             return args
         return (args[0], chosen) + tuple(args[2:])
 
-    def say_none(self, elements):
-        if not self.said_none:
-            self.said_none = True
-            sys.stderr.write("echelon capture: a mask of %d elements is too large to be computed here: it counts as set nowhere, and what it picks is empty\n" % elements)
+    def many(self, func, mask, out):
+        """What a mask picks that is too large to be computed: all, as most edges of a graph are no loops, so that memory is no less than a GPU's; of comparisons of
+        results a share."""
+        elements = mask.numel()
+        picked = int(elements * self.share) if mask.data_ptr() in self.compared else elements
+        if not self.said_many:
+            self.said_many = True
+            sys.stderr.write("echelon capture: a mask of %d elements is too large to be computed here: %d of them are taken as set\n" % (elements, picked))
+        if func is aten.nonzero.default:
+            out = torch.empty((picked, max(mask.dim(), 1)), dtype=out.dtype, device=out.device)
+        else:
+            self.write(torch.tensor(picked), out)
+        self.forget([out])
+        return out
 
     def say_guess(self, picked, elements):
         if self.said_guess:
@@ -418,8 +450,8 @@ class Values(TorchDispatchMode):
             self.forget(outs)
             return out  # otherwise the copy is as it was asked for
         sizes = max([t.numel() for t in outs + here], default=0)
-        if func is aten.nonzero.default and sizes > LARGEST:
-            self.say_none(sizes)
+        if sizes > LARGEST and (func is aten.nonzero.default or (func in COUNTS and here[0].dtype is torch.bool)):
+            return self.many(func, here[0], out)
         compared = not self.compared.isdisjoint(t.data_ptr() for t in here)
         if compared and func in WELL:  # it is
             self.write(torch.tensor(WELL[func]), out)
@@ -446,7 +478,7 @@ class Values(TorchDispatchMode):
             self.clear(_tensors(written))
             return out
         guess = func not in FILLED and not self.guessed.isdisjoint(t.data_ptr() for t in here)
-        made = func(*[_moved(a) for a in args], **{name: _moved(value) for name, value in kwargs.items()})
+        made = _on_host(func, args, kwargs, out)
         if not outs:
             return made if isinstance(out, (bool, int, float)) else out
         if guess and func is aten.nonzero.default and here[0].numel() > 1:
@@ -456,6 +488,7 @@ class Values(TorchDispatchMode):
         for tensor in _tensors((out,)):
             (self.guessed.add if guess else self.guessed.discard)(tensor.data_ptr())
             (self.compared.add if guess and compared and func in LOGICAL else self.compared.discard)(tensor.data_ptr())
+            (self.counted.add if tensor.is_floating_point() else self.counted.discard)(tensor.data_ptr())
         return out
 
     def sparse(self, func, args, kwargs, given, out):
@@ -510,9 +543,11 @@ class Values(TorchDispatchMode):
                 if func not in EQUAL and bound not in (float("inf"), float("-inf")):  # a check of it holds, as one of many does
                     self.compared.add(out.data_ptr())
                 return out
-            self.compared.add(out.data_ptr())
             if out.numel() > LARGEST:
+                if not all(t.dtype in WHOLE for t in here):
+                    self.compared.add(out.data_ptr())
                 return out
+            self.compared.add(out.data_ptr())
             made = self.equal(here, out.shape) == EQUAL[func] if func in EQUAL else self.evenly(out.shape, func in BELOW)
         elif func is aten._to_copy.default and 1 < out.numel() <= LARGEST:
             made = self.evenly(out.shape, False)

@@ -243,13 +243,15 @@ def _matches(name, pattern):
     return len(parts) == len(wanted) and all(fnmatch.fnmatchcase(part, want) for part, want in zip(parts, wanted))
 
 
-class _SaveOnCpu(_Measure):
+class _WithGradients(_Measure):
+    """A context around each root that is called with gradients."""
+
     context = None
 
     def enter(self, root):
         if torch.is_grad_enabled():
-            self.applies("what %s keeps for its backward pass, pinned" % _kind(root))
-            self.context = torch.autograd.graph.save_on_cpu(pin_memory=True)
+            self.applies(self.what % _kind(root))
+            self.context = self.made()
             self.context.__enter__()
 
     def leave(self):
@@ -258,6 +260,20 @@ class _SaveOnCpu(_Measure):
             context.__exit__(None, None, None)
 
     missing = "no module with weights was called with gradients"
+
+
+class _SaveOnCpu(_WithGradients):
+    what = "what %s keeps for its backward pass, pinned"
+
+    def made(self):
+        return torch.autograd.graph.save_on_cpu(pin_memory=True)
+
+
+class _NoGrad(_WithGradients):
+    what = "%s keeps nothing for a backward pass"
+
+    def made(self):
+        return torch.no_grad()
 
 
 class _Optimizer(_Measure):
@@ -344,7 +360,7 @@ class _BucketView(_Measure):
     missing = "no module was handed to DistributedDataParallel"
 
 
-_KINDS = {"autocast": _Autocast, "bfloat16": _Bfloat16, "compile": _Compile, "checkpoint": _Checkpoint, "save_on_cpu": _SaveOnCpu, "fused": _Optimizer, "foreach": _Optimizer,
+_KINDS = {"autocast": _Autocast, "bfloat16": _Bfloat16, "compile": _Compile, "checkpoint": _Checkpoint, "save_on_cpu": _SaveOnCpu, "no_grad": _NoGrad, "fused": _Optimizer, "foreach": _Optimizer,
           "float32_matmul_precision": _Float32, "activation_memory_budget": _Budget, "channels_last": _ChannelsLast, "sdpa": _Attention, "gradient_as_bucket_view": _BucketView,
           "quantize": _Quantize, "layerwise_casting": _LayerwiseCasting}
 # Weights first, then what runs them; what is compiled last has all of that inside.

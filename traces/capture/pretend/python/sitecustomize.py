@@ -49,6 +49,7 @@ class _Modules:
         self.compiling = pretend_regions.compiling
         self.tracing = torch.jit.is_tracing
         self.graphs = torch.fx.GraphModule
+        self.keeping, self.keeps = torch.is_grad_enabled, False
 
     def open(self):
         self.hooks = [self.of_all.register_module_forward_pre_hook(self.before)]
@@ -95,6 +96,9 @@ class _Modules:
             if not stack:  # a hook for all modules is not handed what is given by name: the call that runs it has that
                 named = sys._getframe(1).f_locals.get("kwargs") if named is None else named
                 self.tell_given([*inputs, *(named or {}).values()])
+                if not self.keeps and self.keeping() and any(weight.requires_grad for weight in module.parameters()):
+                    self.keeps = True
+                    self.mark("nn.Module keeps what a backward pass takes")
             self.push(self.name_of(module))
             stack.append(module)
         except Exception:  # a module that cannot be hashed, say
