@@ -82,8 +82,8 @@ typedef struct {
     uint64_t ops;
     uint8_t unit, dtype; /**< EchWorkUnit, EchDtype */
     uint8_t origin;      /**< EchOrigin */
-    bool beyond;         /**< It may be more than its own arrays: a share, by blocks, of what several kernels do to lists of arrays; what is found by addresses. */
-    bool more;           /**< The next row holds further operations of the same kernel, of another unit or type. */
+    bool beyond; /**< It may be more than its own arrays: a share, by blocks, of what several kernels do to lists of arrays; what is found by addresses. */
+    bool more;   /**< The next row holds further operations of the same kernel, of another unit or type. */
 } EchItemWork;
 
 typedef struct EchCapture EchCapture;

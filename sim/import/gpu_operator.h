@@ -56,10 +56,10 @@ typedef struct {
     uint16_t spread;         /**< Of such a gradient, elements of the convolution's input for each of its result; else 0. */
     bool scattered;
     bool by_address; /**< PRODUCT: its kernel finds operands and results by addresses, which lie in the arrays that it is given. */
-    bool dropout;  /**< ATTENTION: of its scores. */
-    bool causal;   /**< ATTENTION: known to be, and k halved. */
-    bool paged;    /**< ATTENTION: over pages, so that shapes do not say how many keys there are. */
-    uint16_t head; /**< ATTENTION: a head's dimension; 0: not known. */
+    bool dropout;    /**< ATTENTION: of its scores. */
+    bool causal;     /**< ATTENTION: known to be, and k halved. */
+    bool paged;      /**< ATTENTION: over pages, so that shapes do not say how many keys there are. */
+    uint16_t head;   /**< ATTENTION: a head's dimension; 0: not known. */
 } EchGpuOperator;
 
 /** What a kernel does with one array: so many bytes of it each. */

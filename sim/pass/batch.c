@@ -543,6 +543,8 @@ static char *why_not(const Writer *w, bool any)
         return g_strdup("it has no backward pass, whose gradients parts would add up");
     if (w->parts > 1 && !w->of_loss && w->b->is_graph)
         return g_strdup("its rows are nodes of one graph, and parts of it would lack one another's");
+    if (w->times != 1 && w->b->is_dense)
+        return g_strdup("its rows are nodes of one graph, whose edges are an array of all by all: capture it with fewer");
     if (!w->of_loss && (w->parts > 1 || w->times != 1) && w->b->of_pairs)
         return g_strdup("all of its rows are compared with all, and fewer, or parts of them, have another loss");
     if (w->parts > 1 && steps_in_backward(s->t))

@@ -17,6 +17,7 @@ typedef struct {
     uint64_t rows;    /**< Of a batch; 0: not told. */
     bool of_pairs;    /**< All rows are compared with all: by a product of what has rows on both sides, of as many rows as columns. */
     bool is_graph;    /**< Rows are nodes of one graph, which all steps are of: modules sum them up by an index that they are given, edges. */
+    bool is_dense;    /**< A graph, whose edges are an array of all rows by all: as many rows need the square of that. */
 } EchBatch;
 
 /** False where nothing has. Must be cleared all the same. */

@@ -317,15 +317,13 @@ static bool is_graph(const EchBatch *b)
 
 /* ---- pairs ---- */
 
-/* Whether op @op of no backward pass multiplies rows of a batch by such rows: by the batch's, or by several times as many (other devices', two views of each).
- */
-static bool pairs_rows(const EchBatch *b, EchId op)
+/* Whether op @op of no backward pass is a product of what has a batch's rows alone, in @ret_gpu. */
+static bool multiplies_rows(const EchBatch *b, EchId op, EchGpuLaunch *ret_gpu)
 {
     const EchSurvey *s = b->s;
     const EchOp *o = &s->ops[op];
-    EchGpuLaunch gpu;
     if (b->rows < 2 || b->part[op] == ECH_PART_BACKWARD || b->part[op] == ECH_PART_OPTIMIZER || !ech_survey_has_products(s, op) ||
-        !ech_gpu_launch_parse(ech_trace_string(s->t, o->launch), &gpu) || gpu.batch != 1)
+        !ech_gpu_launch_parse(ech_trace_string(s->t, o->launch), ret_gpu) || ret_gpu->batch != 1)
         return false;
     unsigned rows = 0, others = 0;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
@@ -333,8 +331,22 @@ static bool pairs_rows(const EchBatch *b, EchId op)
         rows += reads && has;
         others += reads && !has && s->buffers[ech_survey_used(s, u)].bytes > SMALL;
     }
-    bool all = (gpu.m == b->rows && gpu.n % b->rows == 0) || (gpu.n == b->rows && gpu.m % b->rows == 0) || (gpu.m == gpu.n && gpu.m == 2 * b->rows);
-    return all && rows > 0 && others == 0;
+    return rows > 0 && others == 0;
+}
+
+/* Rows by the batch's, or by several times as many (other devices', two views of each). */
+static bool pairs_rows(const EchBatch *b, EchId op)
+{
+    EchGpuLaunch gpu;
+    return multiplies_rows(b, op, &gpu) &&
+           ((gpu.m == b->rows && gpu.n % b->rows == 0) || (gpu.n == b->rows && gpu.m % b->rows == 0) || (gpu.m == gpu.n && gpu.m == 2 * b->rows));
+}
+
+/* Each row is a sum of all rows, by an array of what each is to each: of a graph, its edges. */
+static bool sums_rows(const EchBatch *b, EchId op)
+{
+    EchGpuLaunch gpu;
+    return multiplies_rows(b, op, &gpu) && gpu.k == b->rows && (gpu.m == b->rows || gpu.n == b->rows);
 }
 
 static bool is_of_pairs(const EchBatch *b)
@@ -378,7 +390,9 @@ bool ech_batch_init(EchBatch *batch, const EchSurvey *survey)
     find_workspaces(batch);
     for (EchId a = 0; a < s->n_buffers; a++)
         any |= batch->has[a];
-    batch->is_graph = is_graph(batch);
+    for (EchId i = 0; i < s->n && !batch->is_dense; i++)
+        batch->is_dense = sums_rows(batch, i);
+    batch->is_graph = batch->is_dense || is_graph(batch);
     batch->of_pairs = is_of_pairs(batch);
     return any;
 }

@@ -327,7 +327,9 @@ static EchTrace *averaged(bool copy, bool flash, bool given)
         if (i % G_N_ELEMENTS(ops) < 2) /* long enough for copies out and back */
             ech_trace_builder_work(b, ECH_WORK_MATRIX, ECH_DTYPE_BF16, (uint64_t)1e14, ECH_KNOWN);
         for (size_t k = 0; k < G_N_ELEMENTS(of); k++)
-            for (int writes = 0; writes < ((k == 0 && i % G_N_ELEMENTS(ops) != 2) || (k == 2 && given && i % G_N_ELEMENTS(ops) == 3) ? 1 : 2) && ops[i % G_N_ELEMENTS(ops)].uses[k]; writes++)
+            for (int writes = 0; writes < ((k == 0 && i % G_N_ELEMENTS(ops) != 2) || (k == 2 && given && i % G_N_ELEMENTS(ops) == 3) ? 1 : 2) &&
+                                 ops[i % G_N_ELEMENTS(ops)].uses[k];
+                 writes++)
                 ech_trace_builder_use(b, of[k], writes ? ECH_WRITE : ECH_READ, BYTES, ECH_PATTERN_STREAM, ECH_KNOWN);
     }
     GError *error = NULL;
@@ -376,7 +378,8 @@ START_TEST(attends)
         ck_assert_ok(experiment != NULL, error);
         g_autoptr(EchAdvice) advice = advise_on(experiment, "600MiB", 1);
         g_autoptr(GString) text = ech_advice_text(advice, 0);
-        const char *said = strstr(text->str, "Softmax takes or makes 256 MiB of that, of all pairs of positions: torch.nn.functional.scaled_dot_product_attention");
+        const char *said =
+            strstr(text->str, "Softmax takes or makes 256 MiB of that, of all pairs of positions: torch.nn.functional.scaled_dot_product_attention");
         ck_assert_int_eq(said != NULL, kind >= 2);
         ck_assert_int_eq(g_strcmp0(advice->to_capture, "sdpa, compile") == 0, kind >= 2);
     }

@@ -25,6 +25,7 @@ typedef struct {
     bool untold, no_rows, views, twice, loop, hooked; /* hooked: the step is a hook of the gradient's */
     bool classes;                                     /* y are logits, of classes */
     bool pairs;                                       /* and compared with all */
+    bool dense;                                       /* or summed up by an array of all by all */
     bool edges;                                       /* rows are summed up by an index that is given, made anew with x */
 } Made;
 
@@ -101,6 +102,11 @@ static void forward(Step *s)
     }
     if (s->how->pairs) {
         (void)kernel(s, "cublasGemmEx", "aten::mm", "product=1x8x8x2097152 operand_bytes=4");
+        use(s, s->y, ECH_READ, Y);
+        ech_trace_builder_work(s->b, ECH_WORK_MATRIX, ECH_DTYPE_F32, 2ull * 64 * 2097152, ECH_KNOWN);
+    }
+    if (s->how->dense) {
+        (void)kernel(s, "cublasGemmEx", "aten::mm\n" MODULE, "product=1x8x2097152x8 operand_bytes=4");
         use(s, s->y, ECH_READ, Y);
         ech_trace_builder_work(s->b, ECH_WORK_MATRIX, ECH_DTYPE_F32, 2ull * 64 * 2097152, ECH_KNOWN);
     }
@@ -278,6 +284,8 @@ static const struct {
     {{.inference = true, .kept_output = true}, "batch:parts=2", "it has no backward pass", 0},
     {{.edges = true, .steps = 2}, "batch:parts=2", "its rows are nodes of one graph", 0},
     {{.edges = true, .made = true, .steps = 2}, "batch:parts=2", "in 2 parts, 4 each", KEPT + X / 2 + EDGES / 2 + Y + W}, /* other graphs each time */
+    {{.dense = true}, "batch:parts=2", "its rows are nodes of one graph, and parts", 0},
+    {{.dense = true}, "batch:rows=4", "its rows are nodes of one graph, whose edges", 0},
     {{.pairs = true}, "batch:parts=2", "all of its rows are compared with all", 0},
     {{.pairs = true}, "batch:rows=4", "all of its rows are compared with all", 0},
     {{.hooked = true}, "batch:parts=2", "step within the backward pass", 0},

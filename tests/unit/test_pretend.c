@@ -1676,13 +1676,17 @@ END_TEST
 START_TEST(measures_captured_with)
 {
     g_autofree char *much = g_strnfill(2000, 'x'), *name = g_strdup_printf("name 4 \"echelon with: checkpoint=%s\"\n", much);
-    g_autofree char *text = g_strconcat(HEAD "name 1 \"echelon with: autocast=bfloat16\"\nname 2 \"echelon with: fused\"\nname 3 \"with: compile\"\n", name,
-                                        "mark 1 1 1\nmark 2 1 2\nmark 3 1 1\nmark 4 1 3\nmark 5 1 4\nset 6 0 0 8\nend\n", NULL);
+    g_autofree char *text =
+        g_strconcat(HEAD "name 1 \"echelon with: autocast=bfloat16\"\nname 2 \"echelon with: fused\"\nname 3 \"with: compile\"\n", name,
+                    "name 5 \"nn.Module keeps what a backward pass takes\"\nmark 1 1 1\nmark 2 1 2\nmark 3 1 1\nmark 4 1 3\nmark 5 1 4\nmark 5 1 5\n"
+                    "set 6 0 0 8\nend\n",
+                    NULL);
     g_autoptr(EchImport) import = must_read(text);
     ck_assert_str_eq(ech_trace_get_property(import->trace, ECH_TRACE_WITH), "autocast=bfloat16,fused");
     ck_assert(ech_trace_says(import->trace, "with: compile", "") && !ech_trace_says(import->trace, "echelon with", "")); /* the program's own mark */
     g_autoptr(EchImport) without = must_read(HEAD "set 6 0 0 8\nend\n");
     ck_assert_ptr_null(ech_trace_get_property(without->trace, ECH_TRACE_WITH));
+    ck_assert(ech_trace_get_property(import->trace, ECH_TRACE_KEEPS) && !ech_trace_get_property(without->trace, ECH_TRACE_KEEPS));
 }
 END_TEST
 
