@@ -399,7 +399,6 @@ typedef struct {
     bool twice;             /* and differentiates a gradient, too; */
     bool lists;             /* and its optimizer takes all parameters at once. */
     bool attends;           /* Much of what it holds is attention's scores. */
-    bool keeps;             /* PyTorch keeps what a backward pass takes, and none follows. */
     bool averages;          /* There are copies of weights that it brings up to date. */
     bool several;           /* It runs on several devices. */
     guint step;             /* Of its whole steps the one that times are of, from 0. */
@@ -1336,8 +1335,6 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
                                      : "It makes activations again by itself (jax.checkpoint), and keeps products: a policy that keeps more is not tried."));
     if (a->advice->forward)
         g_ptr_array_add(said, g_strdup("It has no backward pass, for which jax.checkpoint would make activations again."));
-    if (a->keeps)
-        g_ptr_array_add(said, g_strdup("No backward pass follows, but what one would take is kept: " ECH_TORCH_NO_GRAD " keeps none of it."));
     if (parts)
         g_ptr_array_add(said, g_strdup(parts));
     if (lines)
@@ -1392,7 +1389,7 @@ static char *measures_to_capture(const Advise *a, const EchTrace *trace, const c
         narrow |= gpu.operand_bytes < 4;
         few_bits |= gpu.operand_bytes < 2;
     }
-    g_autoptr(GString) asked = g_string_new(a->keeps ? a->attends ? "no_grad, sdpa" : "no_grad" : a->attends ? "sdpa" : NULL);
+    g_autoptr(GString) asked = g_string_new(a->advice->keeps ? a->attends ? "no_grad, sdpa" : "no_grad" : a->attends ? "sdpa" : NULL);
     if (wide && !narrow)
         g_string_append_printf(asked, "%sautocast", asked->len > 0 ? ", " : "");
     if (!generated)
@@ -1429,7 +1426,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->pytorch = is_pytorch(result);
     a->by_hand = g_strcmp0(ech_trace_get_property(result->trace, "host_order"), ECH_HOST_COMPILED) == 0;
     a->trains = is_training(result);
-    a->keeps = !a->trains && ech_trace_get_property(result->trace, ECH_TRACE_KEEPS);
+    advice->keeps = !a->trains && ech_trace_get_property(result->trace, ECH_TRACE_KEEPS);
     a->serves = advice->serves = ech_serves(result->trace);
     a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
     a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
@@ -2040,6 +2037,8 @@ static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
 static void print_first(GString *out, const EchAdvice *advice, unsigned columns)
 {
     const EchAdviceRow *row = advice->n > 0 ? &advice->rows[0] : NULL;
+    if (advice->keeps)
+        ech_text_wrap(out, "  ", "No backward pass follows, but what one would take is kept: " ECH_TORCH_NO_GRAD " keeps none of it.", columns);
     if (advice->base.fits || !row || rank(row) > MAY_FIT)
         return;
     g_autofree char *code = code_of(advice, row);
@@ -2205,6 +2204,8 @@ JsonNode *ech_advice_json(const EchAdvice *advice)
         json_run(b, &advice->most);
         json_builder_end_object(b);
     }
+    if (advice->keeps)
+        ech_json_add_bool(b, "keeps_for_backward", true);
     if (advice->to_capture)
         ech_json_add_text(b, "to_capture", advice->to_capture);
     ech_json_begin_array(b, "measures");

@@ -61,6 +61,7 @@ typedef struct {
     char *blocks;       /**< Paths of the modules that a PyTorch program repeats, "encoder.*+decoder.*"; or NULL. */
     bool checkpointed;  /**< A JAX program that makes activations again by itself (jax.checkpoint). */
     bool forward;       /**< A JAX program without a backward pass. */
+    bool keeps;         /**< A PyTorch program keeps what a backward pass takes, and none follows. */
     bool serves;        /**< A server, with its cache of keys and values. */
     char *to_capture;   /**< Measures that another capture would tell, "autocast, compile" (--also); or NULL. */
     char **holds;       /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */
@@ -81,7 +82,7 @@ bool ech_advice_helps(const EchAdvice *advice);
 /** For a terminal of so many columns (0: ECH_TEXT_COLUMNS). */
 GString *ech_advice_text(const EchAdvice *advice, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
 /** {title, trace, device, given, hbm_available_bytes, step: {number, from} where the capture tells steps, fits, hbm_bytes, host_bytes, makespan_ps, batch:
- * {rows, most_rows, fits, hbm_bytes, host_bytes, makespan_ps} where rows are told, to_capture where there is, measures: [{name, does, options, donated,
- * growing, fits, hbm_bytes, host_bytes, makespan_ps, relative, why, error}]}; makespan_ps and relative (to the run as it is) are null where they are not known,
- * why and error where there is none. */
+ * {rows, most_rows, fits, hbm_bytes, host_bytes, makespan_ps} where rows are told, to_capture where there is, keeps_for_backward where it is so, measures:
+ * [{name, does, options, donated, growing, fits, hbm_bytes, host_bytes, makespan_ps, relative, why, error}]}; makespan_ps and relative (to the run as it is)
+ * are null where they are not known, why and error where there is none. */
 JsonNode *ech_advice_json(const EchAdvice *advice) G_GNUC_WARN_UNUSED_RESULT;

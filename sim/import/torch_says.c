@@ -133,8 +133,10 @@ static void read_caching(EchTorchSays *s, EchWords line)
         s->has_unallocated = ech_words_size_before(line, " is reserved by PyTorch but unallocated", &s->unallocated);
     } else if (ech_words_size_before(line, " already allocated", &s->allocated)) {
         s->has_allocated = true;
-        if (ech_words_size_before(line, " reserved in total by", &reserved) || ech_words_size_before(line, " cached", &reserved))
+        if (ech_words_size_before(line, " reserved in total by", &reserved))
             set_reserved(s, &reserved);
+        else /* up to 1.3: what is cached and not allocated (c10/cuda/CUDACachingAllocator.cpp) */
+            s->has_unallocated = ech_words_size_before(line, " cached", &s->unallocated);
     }
 }
 
@@ -533,6 +535,11 @@ static void say(const EchTorchSays *s, EchDiag *diag)
                 asked, live, all);
         else if (s->has_allocated)
             ech_diag_remark(diag, "how much was free the message does not say; PyTorch held %s", live);
+        else if (s->has_free && s->has_request && s->has_capacity) {
+            g_autofree char *left = ech_format_bytes(s->free.bytes);
+            ech_diag_remark(diag, "%s were refused with %s free of %s that the device has; what PyTorch held unused of the rest the message does not say",
+                            asked, left, all);
+        }
         ech_diag_remark(diag, "the message does not say what was allocated%s%s", cuda ? ": a memory snapshot does: " SNAPSHOT : "", cuda ? "" : PRETEND);
         return;
     }

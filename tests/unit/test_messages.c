@@ -69,6 +69,11 @@ static const Case of_pytorch[] = {
     {"CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 8.00 GiB total capacity; 5.00 GiB already allocated; 1.00 GiB free; 5.50 GiB reserved in total by "
      "Pytorch)",
      "no setting of the allocator would have served it: 2 GiB asked for, 1.50 GiB free and unused together", 2 * GIB, "PyTorch's tensors", 5 * GIB, NULL},
+    /* Up to PyTorch 1.3 "cached" is what of that is not allocated; and a title that ends before what PyTorch holds. */
+    {"CUDA out of memory. Tried to allocate 6.00 GiB (GPU 0; 32.00 GiB total capacity; 25.00 GiB already allocated; 4.50 GiB free; 1.25 GiB cached)",
+     "6 GiB asked for, 5.75 GiB free and unused together", 6 * GIB, "not PyTorch's (context, libraries, other processes)", GIB + GIB / 4, NULL},
+    {NEW "9.50 GiB" ON_24 "8.00 GiB is free. Including non-PyTorch memory, this process has 15.25 GiB memory in use.",
+     "9.50 GiB were refused with 8 GiB free of 24 GiB that the device has", 9 * GIB + GIB / 2, NULL, 0, NULL},
     {"RuntimeError: XPU out of memory. Tried to allocate 1.00 GiB (GPU 0; 16.00 GiB total capacity; 1.00 GiB already allocated; 1.00 GiB reserved in total by "
      "PyTorch)",
      "1 GiB were refused beside 1 GiB that PyTorch held, of 16 GiB that the device has", GIB, "PyTorch's tensors", GIB, NULL},
