@@ -330,19 +330,19 @@ function start() {
 // Ranks of one program that were replayed together: what each does when, and what each needs.
 function ranks() {
   document.title = run.title + ' · echelon';
-  const main = select('main').html(''), all = run.ranks, n = all.length;
+  const main = select('main').html(''), all = run.ranks, n = all.length, noun = run.devices_of_one_process ? 'device' : 'rank';
   const head = main.append('header');
   head.append('h1').text(run.title);
-  head.append('p').text(n + ' ranks on ' + [...new Set(all.map(r => r.device))].join(', '));
+  head.append('p').text(n + ' ' + noun + (run.devices_of_one_process ? 's of one process, ' : 's on ') + [...new Set(all.map(r => r.device))].join(', '));
   const refused = all.filter(r => !r.fits).map(r => r.rank);
   const verdict = main.append('section').attr('id', 'verdict');
-  verdict.append('p').html(run.fits ? '<b class="good">Every rank fits.</b> ' : '<b class="bad">It does not fit</b> ').append('span')
-    .text((run.fits ? '' : 'on rank' + (refused.length > 1 ? 's ' : ' ') + refused.join(', ') + '. ') + 'It takes ' + time(run.makespan_ps) + (run.steps ? ', step ' + run.step + ' of ' + run.steps + ' takes ' + time(run.step_ps) : '') + '; ' +
-      percent(run.waits_share) + " of all ranks' time " + (run.steps ? 'in that step ' : '') + 'is waiting for one another.');
-  if (run.without_changes) verdict.append('p').attr('class', 'hint').text('Without what was changed: ' + time(run.without_changes.step_ps) + ', ' + bytes(run.without_changes.fullest_bytes) + ' on the fullest rank, ' + percent(run.without_changes.waits_share) + ' waiting');
-  const words = ['kernels or copies run', 'communication that nothing hides', 'waits for other ranks', 'host, idle'], colours = ['kernel', 'collective', 'bad', 'line'].map(c => 'var(--' + c + ')');
+  verdict.append('p').html(run.fits ? '<b class="good">Every ' + noun + ' fits.</b> ' : '<b class="bad">It does not fit</b> ').append('span')
+    .text((run.fits ? '' : 'on ' + noun + (refused.length > 1 ? 's ' : ' ') + refused.join(', ') + '. ') + 'It takes ' + time(run.makespan_ps) + (run.steps ? ', step ' + run.step + ' of ' + run.steps + ' takes ' + time(run.step_ps) : '') + '; ' +
+      percent(run.waits_share) + ' of all ' + noun + "s' time " + (run.steps ? 'in that step ' : '') + 'is waiting for one another.');
+  if (run.without_changes) verdict.append('p').attr('class', 'hint').text('Without what was changed: ' + time(run.without_changes.step_ps) + ', ' + bytes(run.without_changes.fullest_bytes) + ' on the fullest ' + noun + ', ' + percent(run.without_changes.waits_share) + ' waiting');
+  const words = ['kernels or copies run', 'communication that nothing hides', 'waits for other ' + noun + 's', 'host, idle'], colours = ['kernel', 'collective', 'bad', 'line'].map(c => 'var(--' + c + ')');
   const parts = r => [r.step.kernels_ps, r.step.communication_alone_ps, r.step.waits_for_ranks_ps, r.step.idle_ps];
-  main.append('h2').text('Ranks' + (run.steps ? ', in step ' + run.step : ''));
+  main.append('h2').text((run.devices_of_one_process ? 'Devices' : 'Ranks') + (run.steps ? ', in step ' + run.step : ''));
   const legend = main.append('div').attr('id', 'legend');
   words.forEach((word, i) => explain(legend, colours[i], word));
   const body = main.append('table').attr('class', 'ranks'), longest = d3.max(all, r => r.step.time_ps) || 1;
@@ -350,7 +350,7 @@ function ranks() {
   for (const title of ['', run.steps ? 'step' : 'time', '', 'computes', 'communicates', 'waits', 'memory at its fullest', '']) row.append('th').text(title);
   all.forEach((r, i) => {
     const tr = body.append('tr'), m = r.memory || { peak_live_bytes: 0, peak_reserved_bytes: 0, available_bytes: 0 };
-    tr.append('td').attr('class', 'name').append('a').attr('href', String(i).padStart(3, '0') + '/report.html').text('rank ' + r.rank);
+    tr.append('td').attr('class', 'name').append('a').attr('href', String(i).padStart(3, '0') + '/report.html').text(noun + ' ' + r.rank);
     tr.append('td').attr('class', 'n').text(time(r.step.time_ps));
     const bar = tr.append('td').attr('class', 'stack').append('div');
     parts(r).forEach((ps, k) => bar.append('span').attr('title', words[k] + ': ' + time(ps) + ', ' + percent(ps / (r.step.time_ps || 1))).style('width', 100 * ps / longest + '%').style('background', colours[k]));
@@ -361,10 +361,10 @@ function ranks() {
     tr.append('td').text(bytes(m.peak_live_bytes) + (m.available_bytes ? ' of ' + bytes(m.available_bytes) : '') + (r.fits ? '' : ': does not fit'));
   });
   main.append('h2').text('What each does when');
-  main.append('p').attr('class', 'hint').text('Scroll to zoom, drag to move, double click to see everything; on the keyboard + and -, arrows and 0. Streams, arrows between ranks and memories: timeline.pftrace in ui.perfetto.dev.');
+  main.append('p').attr('class', 'hint').text('Scroll to zoom, drag to move, double click to see everything; on the keyboard + and -, arrows and 0. Streams, arrows between ' + noun + 's and memories: timeline.pftrace in ui.perfetto.dev.');
   main.append('div').attr('id', 'timeline').attr('class', 'panel');
   const LANE = 26;
-  panel('#timeline', 'What each rank does over time', n * LANE + AXIS + 8, (context, x, width) => {
+  panel('#timeline', 'What each ' + noun + ' does over time', n * LANE + AXIS + 8, (context, x, width) => {
     const paint = [style('kernel'), style('collective'), style('bad'), style('line')];
     all.forEach((r, i) => {
       const y = 4 + i * LANE, runs = details.ranks[i];
@@ -399,14 +399,14 @@ function ranks() {
       context.restore();
       context.fillStyle = style('ink');
       context.textAlign = 'right';
-      context.fillText('rank ' + r.rank, GUTTER - 10, y + LANE / 2);
+      context.fillText(noun + ' ' + r.rank, GUTTER - 10, y + LANE / 2);
     });
   }, (px, py, x) => {
     const i = Math.floor((py - 4) / LANE), runs = details.ranks[i];
     if (!runs || px < GUTTER) return null;
     const at = x.invert(px), k = d3.bisector(s => s[0]).right(runs, at) - 1;
     if (k < 0 || k + 1 >= runs.length || runs[k][1] >= words.length) return null;
-    return 'rank ' + all[i].rank + ': ' + (runs[k][1] === 2 && runs[k][2] >= 0 ? 'waits for rank ' + runs[k][2] : words[runs[k][1]]) + '\n' + time(runs[k + 1][0] - runs[k][0]) + ' from ' + time(runs[k][0]);
+    return noun + ' ' + all[i].rank + ': ' + (runs[k][1] === 2 && runs[k][2] >= 0 ? 'waits for ' + noun + ' ' + runs[k][2] : words[runs[k][1]]) + '\n' + time(runs[k + 1][0] - runs[k][0]) + ' from ' + time(runs[k][0]);
   });
   const waits = all.flatMap(r => r.waits_for.map(w => ({ of: r.rank, w }))).sort((a, b) => b.w.time_ps - a.w.time_ps);
   if (waits.length) {
@@ -414,7 +414,7 @@ function ranks() {
     const list = main.append('table').attr('class', 'ranks');
     for (const { of, w } of waits.slice(0, 16)) {
       const tr = list.append('tr'), m = w.meanwhile, bar = [m.kernels_ps, m.communication_alone_ps, m.waits_for_ranks_ps, m.idle_ps];
-      tr.append('td').attr('class', 'name').text('rank ' + of + ' for rank ' + w.rank);
+      tr.append('td').attr('class', 'name').text(noun + ' ' + of + ' for ' + noun + ' ' + w.rank);
       tr.append('td').attr('class', 'n').text(time(w.time_ps));
       const stack = tr.append('td').attr('class', 'stack').append('div');
       bar.forEach((ps, k) => stack.append('span').attr('title', words[k] + ': ' + time(ps)).style('width', 100 * ps / (waits[0].w.time_ps || 1) + '%').style('background', colours[k]));
@@ -422,12 +422,12 @@ function ranks() {
     }
     if (waits.length > 16) main.append('p').attr('class', 'hint').text('and ' + (waits.length - 16) + ' more');
     const slow = run.waited_for_longest;
-    if (slow) main.append('p').text('Rank ' + slow.rank + ' is waited for longest, ' + time(slow.waited_ps) + ' by all together; its kernels take ' + time(slow.kernels_ps) + ', those of the others ' + time(slow.kernels_of_others_ps) + (n > 2 ? ' at the middle' : '') +
+    if (slow) main.append('p').text((run.devices_of_one_process ? 'Device ' : 'Rank ') + slow.rank + ' is waited for longest, ' + time(slow.waited_ps) + ' by all together; its kernels take ' + time(slow.kernels_ps) + ', those of the others ' + time(slow.kernels_of_others_ps) + (n > 2 ? ' at the middle' : '') +
       (slow.most_at ? ', most of it at ' + shorten(pretty(slow.most_at)) + ': ' + time(slow.most_at_ps) + ' against ' + (slow.most_at_of_others_ps ? time(slow.most_at_of_others_ps) : 'none') : '') + '.');
   }
   main.append('h2').text('Remarks');
   const remarks = main.append('ul').attr('id', 'remarks');
-  for (const remark of run.remarks) remarks.append('li').text('rank' + (remark.ranks.length > 1 ? 's ' : ' ') + remark.ranks.join(', ') + ': ' + remark.text);
+  for (const remark of run.remarks) remarks.append('li').text(noun + (remark.ranks.length > 1 ? 's ' : ' ') + remark.ranks.join(', ') + ': ' + remark.text);
   if (!run.remarks.length) remarks.append('li').text('none');
   const p = all[0].run.provenance;
   main.append('footer').attr('id', 'provenance').text('echelon ' + p.echelon + ' · ' + all.map(r => r.run.provenance.trace).join(', ') + ' · engine ' + p.engine + ' ' + p.engine_version);

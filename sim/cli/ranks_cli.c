@@ -7,6 +7,7 @@
 #include "sim/import/import.h"
 #include "sim/report/json_out.h"
 #include "sim/report/ranks.h"
+#include "sim/trace/select.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -26,17 +27,10 @@ static void together_clear(Together *together)
 }
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC(Together, together_clear)
 
-/* @place: its place among those given, which stands for the number that it does not say. */
-static uint64_t rank_number(const EchTrace *trace, uint64_t place)
-{
-    const char *rank = trace ? ech_trace_get_property(trace, "rank") : NULL;
-    return rank ? g_ascii_strtoull(rank, NULL, 10) : place;
-}
-
 /* Those that say no number stay in the order in which they are given. */
 static int by_rank(const void *a, const void *b, void *user)
 {
-    uint64_t x = rank_number((*(EchResult *const *)a)->trace, 0), y = rank_number((*(EchResult *const *)b)->trace, 0);
+    uint64_t x = ech_trace_number((*(EchResult *const *)a)->trace, 0), y = ech_trace_number((*(EchResult *const *)b)->trace, 0);
     (void)user;
     return (x > y) - (x < y);
 }
@@ -103,7 +97,7 @@ static EchExperiment *load_rank(const EchExperimentOverrides *overrides, const c
     const EchImport *import = ech_experiment_import(experiment, error); /* whose they are, only the captures tell */
     if (!import)
         return NULL;
-    g_autofree const char **its = settings_of(overrides->settings, true, rank_number(import->trace, place), used);
+    g_autofree const char **its = settings_of(overrides->settings, true, ech_trace_number(import->trace, place), used);
     own.settings = its;
     EchExperiment *with_its = ech_experiment_load(NULL, &own, error);
     if (with_its)
@@ -133,6 +127,21 @@ static bool load_ranks(const EchExperimentOverrides *overrides, char **more, GPt
             g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "--set %s: no capture of that rank is given", settings[i]);
             return false;
         }
+    return true;
+}
+
+/* The devices of @whole's capture. */
+static bool load_devices(const EchExperimentOverrides *overrides, const EchExperiment *whole, const uint32_t *devices, size_t n, GPtrArray *experiments,
+                         GError **error)
+{
+    for (size_t i = 0; i < n; i++) {
+        EchExperiment *experiment = ech_experiment_load(NULL, overrides, error);
+        if (!experiment)
+            return false;
+        g_ptr_array_add(experiments, experiment);
+        ech_experiment_borrow_imports(experiment, whole);
+        experiment->of_device = devices[i];
+    }
     return true;
 }
 
@@ -196,6 +205,44 @@ static void say_strangers(const Together *together)
         fprintf(stderr, "note these captures know of no rank and meet nowhere: were they several runs of one program, each is given alone\n");
 }
 
+/* Replays @experiments, of ranks or of devices, and tells it. */
+static int run_and_tell(GPtrArray *experiments, const char *title, const char *output, bool json)
+{
+    GError *error = NULL;
+    g_auto(Together) together = {.n = 0}, plain = {.n = 0};
+    if (!run_together(experiments, false, &together, &error))
+        return ech_cli_fail(error);
+    if (!together.ranks->devices)
+        say_strangers(&together);
+    bool changed = false;
+    for (guint i = 0; i < experiments->len; i++)
+        changed = changed || ((const EchExperiment *)experiments->pdata[i])->plain;
+    if (changed)
+        (void)run_together(experiments, true, &plain, NULL); /* where they do not run without them there is nothing to say */
+    return tell_ranks(title, &together, &plain, output, json);
+}
+
+uint32_t *ech_cli_devices(EchExperiment *experiment, size_t *ret_n)
+{
+    const EchImport *import = ech_experiment_import(experiment, NULL);
+    *ret_n = 0;
+    bool together = import && import->trace && !import->program && strcmp(import->format, "pretend") == 0;
+    uint32_t *devices = together ? ech_trace_devices(import->trace, ret_n) : NULL;
+    if (*ret_n > 1 && *ret_n <= ECH_MAX_RANKS)
+        return devices;
+    g_free(devices);
+    return NULL;
+}
+
+int ech_cli_run_devices(const EchExperimentOverrides *overrides, const EchExperiment *whole, const uint32_t *devices, size_t n, const char *output, bool json)
+{
+    GError *error = NULL;
+    g_autoptr(GPtrArray) experiments = g_ptr_array_new_with_free_func((GDestroyNotify)ech_experiment_free);
+    if (!load_devices(overrides, whole, devices, n, experiments, &error))
+        return ech_cli_fail(error);
+    return run_and_tell(experiments, whole->title, output, json);
+}
+
 int ech_cli_ranks(const EchExperimentOverrides *overrides, char **more, const char *output, bool json)
 {
     GError *error = NULL;
@@ -211,15 +258,8 @@ int ech_cli_ranks(const EchExperimentOverrides *overrides, char **more, const ch
         return ECH_EXIT_USAGE;
     }
     g_autoptr(GPtrArray) experiments = g_ptr_array_new_with_free_func((GDestroyNotify)ech_experiment_free);
-    g_auto(Together) together = {.n = 0}, plain = {.n = 0};
-    if (!load_ranks(overrides, more, experiments, &error) || !run_together(experiments, false, &together, &error))
+    if (!load_ranks(overrides, more, experiments, &error))
         return ech_cli_fail(error);
-    say_strangers(&together);
-    bool changed = false;
-    for (guint i = 0; i < experiments->len; i++)
-        changed = changed || ((const EchExperiment *)experiments->pdata[i])->plain;
-    if (changed)
-        (void)run_together(experiments, true, &plain, NULL); /* where they do not run without them there is nothing to say */
     g_autofree char *title = g_strdup_printf("%s and %u more", ((const EchExperiment *)experiments->pdata[0])->title, experiments->len - 1);
-    return tell_ranks(title, &together, &plain, output, json);
+    return run_and_tell(experiments, title, output, json);
 }

@@ -56,52 +56,6 @@ static void sweep_progress(size_t done, size_t total, void *data)
     ech_cli_progress(data, done, total);
 }
 
-/* What @number, another device of the capture, does beside the one that is replayed: "device 1 takes 594 ms, its middle step 3.47 ms, in 2.73 GiB of hbm". */
-static char *other_words(EchExperiment *experiment, uint64_t number, bool *fits)
-{
-    static const char *const paths[] = {"capture_device", NULL};
-    g_autofree char *value = g_strdup_printf("%" G_GUINT64_FORMAT, number);
-    EchCase *c = ech_case_vary(&experiment->cases[0], "capture_device", value, paths, value, NULL);
-    g_autoptr(EchResult) result = c ? ech_experiment_run_case(experiment, c, NULL) : NULL;
-    ech_case_free(c);
-    if (!result)
-        return NULL;
-    EchReport report = ech_result_report(result);
-    report.brief = true;
-    g_autoptr(JsonNode) node = ech_report_json(&report);
-    JsonObject *run = json_node_get_object(node);
-    JsonNode *steps = json_object_get_member(run, "steps");
-    JsonArray *all = steps && JSON_NODE_HOLDS_ARRAY(steps) ? json_node_get_array(steps) : NULL;
-    g_autofree char *time = ech_format_time(result->run->makespan), *hbm = ech_format_bytes((EchBytes)ech_run_memory_bytes(run, "hbm"));
-    if (!ech_report_fits(&report)) {
-        *fits = false;
-        return g_strdup_printf("device %s needs %s of hbm, WHICH DOES NOT FIT", value, hbm);
-    }
-    g_autofree char *step = NULL, *at = NULL;
-    if (all && json_array_get_length(all) > 1) {
-        guint middle = json_array_get_length(all) / 2;
-        step = ech_format_time(ech_member_int(json_array_get_object_element(all, middle), "duration_ps"));
-        at = g_strdup_printf(", its step %u %s", middle + 1, step);
-    }
-    return g_strdup_printf("device %s takes %s%s, in %s of hbm", value, time, at ? at : "", hbm);
-}
-
-/* What the other devices of a program's own capture do; NULL: nothing, or it is not for us to say. */
-static char *others_words(EchExperiment *experiment, const EchResult *result, bool *fits)
-{
-    const char *others = ech_trace_get_property(result->trace, ECH_TRACE_OTHER_DEVICES);
-    if (!others || strcmp(ech_trace_format(result->trace), "pretend") != 0)
-        return NULL;
-    g_auto(GStrv) each = g_strsplit(others, ", ", -1);
-    g_autoptr(GString) text = g_string_new(NULL);
-    for (char **other = each; *other; other++) {
-        g_autofree char *words = other_words(experiment, g_ascii_strtoull(*other, NULL, 10), fits);
-        if (words)
-            g_string_append_printf(text, "%s%s", text->len ? "; " : "", words);
-    }
-    return text->len ? g_string_free(g_steal_pointer(&text), FALSE) : NULL;
-}
-
 static int run_one(EchExperiment *experiment, const RunOptions *options)
 {
     GError *error = NULL;
@@ -113,9 +67,6 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
     if (!result)
         return ech_cli_fail(error);
     EchReport report = ech_result_report(result);
-    bool others_fit = true;
-    g_autofree char *others = others_words(experiment, result, &others_fit);
-    report.others = others;
     /* What the changes on the command line are worth; where it does not run without them there is nothing to say. */
     g_autoptr(EchResult) plain = experiment->plain ? ech_experiment_run_plain(experiment, NULL) : NULL;
     EchReport plain_report = plain ? ech_result_report(plain) : (EchReport){0};
@@ -135,7 +86,7 @@ static int run_one(EchExperiment *experiment, const RunOptions *options)
     ech_cli_print(options->json ? json : summary->str);
     if (options->output)
         fprintf(stderr, "wrote %s: report.html, timeline.json.gz and timeline.pftrace (ui.perfetto.dev), run.json, summary.txt, *.pprof.gz\n", options->output);
-    bool fits = ech_report_fits(&report) && others_fit;
+    bool fits = ech_report_fits(&report);
     if (!fits && options->json)
         ech_cli_say("echelon: %s does not fit on %s\n", report.title, report.device->name);
     return fits ? ECH_EXIT_DONE : ECH_EXIT_DOES_NOT_FIT;
@@ -483,5 +434,10 @@ int ech_verb_run(int argc, char **argv)
     experiment->brief = !options.json && !options.output;
     if (experiment->find)
         return run_find(experiment, &options);
-    return experiment->n_cases > 1 ? run_sweep(experiment, &options) : run_one(experiment, &options);
+    if (experiment->n_cases > 1)
+        return run_sweep(experiment, &options);
+    size_t n = 0;
+    bool alone = rest[0] || g_strcmp0(options.engine, "simgrid") == 0 || ech_yaml_text(experiment->cases[0].config, "capture_device");
+    g_autofree uint32_t *devices = alone ? NULL : ech_cli_devices(experiment, &n);
+    return devices ? ech_cli_run_devices(&overrides, experiment, devices, n, options.output, options.json) : run_one(experiment, &options);
 }

@@ -564,6 +564,7 @@ static EchCase *trial_case(const Advise *a, Trial *t, bool roomy, GError **error
 static EchSweepPoint *run_cases(const Advise *a, EchCase **cases, size_t n, GError **error)
 {
     EchExperiment some = {.least_cache = a->experiment->least_cache,
+                          .of_device = a->experiment->of_device,
                           .title = a->experiment->title,
                           .cases = g_new(EchCase, n),
                           .n_cases = n,

@@ -15,7 +15,8 @@ static void cached_clear(void *data)
 {
     EchCachedImport *cached = data;
     g_free(cached->key);
-    ech_import_free(cached->import);
+    if (!cached->borrowed)
+        ech_import_free(cached->import);
     g_clear_pointer(&cached->selected, ech_trace_unref);
     g_free(cached->pageable);
     g_free(cached->allocator);
@@ -762,6 +763,7 @@ static EchExperiment *experiment_new(const char *path, const GArray *axes, GHash
     experiment->axes = steal_strv(names);
     experiment->cases = g_new0(EchCase, n_cases);
     experiment->n_cases = n_cases;
+    experiment->of_device = ECH_NONE;
     experiment->cache = g_new0(struct EchImportCache, 1);
     experiment->cache->items = g_array_new(FALSE, FALSE, sizeof(EchCachedImport));
     g_array_set_clear_func(experiment->cache->items, cached_clear);

@@ -50,6 +50,7 @@ typedef struct {
     struct EchFind *find; /**< The number that is looked for (find.h), or NULL. */
     struct EchImportCache *cache;
     bool brief;         /**< Its runs are told without each kernel (EchReport.brief). */
+    uint32_t of_device; /**< Of a capture of several devices this one, to be run together with experiments of the others; ECH_NONE: one alone. */
     bool least_cache;   /**< A server's cache is left out of what its runs need (served.h). */
     GHashTable *places; /**< Where an edit stands: "PATH=VALUE" -> "FILE:line:column"; edits of the command line are not in it. */
 } EchExperiment;
@@ -112,6 +113,8 @@ bool ech_experiment_preload(EchExperiment *experiment, GError **error);
 const EchImport *ech_experiment_import(EchExperiment *experiment, GError **error);
 /** What @from has read, @to need not read again; @from is left without. */
 void ech_experiment_take_imports(EchExperiment *to, EchExperiment *from);
+/** Gives @to what @from has read, which stays @from's and has to outlive @to. */
+void ech_experiment_borrow_imports(EchExperiment *to, const EchExperiment *from);
 void ech_result_free(EchResult *result);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchResult, ech_result_free)
 /** A view for the report's writers; valid as long as @result. */

@@ -12,7 +12,9 @@ typedef struct {
     EchTrace *selected; /**< Of a capture: what was last selected of it, or NULL; and by which device number and pageable memory. */
     uint32_t device;
     char *pageable;
-    bool asked;           /**< The next two are known. */
+    bool borrowed;        /**< The import is another experiment's. */
+    bool asked;           /**< The next two are known... */
+    uint32_t asked_of;    /**< ...of this device, as `device`. */
     char *allocator;      /**< Under which it was recorded, or NULL (alloc_study.h). */
     const char *released; /**< Of PyTorch's, or NULL. Static. */
     EchAllocStart *start; /**< What that held when the recording began, or NULL; and the same for a replay. */

@@ -135,6 +135,15 @@ void ech_experiment_take_imports(EchExperiment *to, EchExperiment *from)
     from->cache->items = none;
 }
 
+void ech_experiment_borrow_imports(EchExperiment *to, const EchExperiment *from)
+{
+    for (guint i = 0; i < from->cache->items->len; i++) {
+        const EchCachedImport *cached = &g_array_index(from->cache->items, EchCachedImport, i);
+        EchCachedImport own = {.key = g_strdup(cached->key), .import = cached->import, .borrowed = true};
+        g_array_append_val(to->cache->items, own);
+    }
+}
+
 /* The chip a program was compiled for, where that is another one than it runs on. */
 static EchDevice *compiled_device(const EchProgram *program, const EchDevice *device)
 {
@@ -556,7 +565,7 @@ static EchTrace *select_cached(EchExperiment *experiment, EchTrace *trace, const
         EchCachedImport *at = &g_array_index(experiment->cache->items, EchCachedImport, i);
         cached = at->import->trace == trace ? at : NULL;
     }
-    if (cached && cached->selected && cached->device == options->device && g_strcmp0(cached->pageable, options->pageable) == 0)
+    if (cached && cached->selected && cached->device == options->device && !options->together && g_strcmp0(cached->pageable, options->pageable) == 0)
         return ech_trace_ref(cached->selected);
     EchTrace *selected = ech_trace_select(trace, options, NULL, error);
     if (!cached || !selected)
@@ -569,26 +578,40 @@ static EchTrace *select_cached(EchExperiment *experiment, EchTrace *trace, const
     return selected;
 }
 
-/* The first of the devices that computes; the first, where none does. */
-static uint32_t first_at_work(const EchTrace *trace, const uint32_t *devices, size_t n)
+static bool computes(const EchTrace *trace, uint32_t device)
 {
-    for (size_t k = 0; k < n; k++)
-        for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
-            const EchOp *op = &ech_trace_ops(trace)[i];
-            bool computes = op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COLLECTIVE || op->kind == ECH_OP_LOOP;
-            if (computes && op->queue != ECH_NONE && ech_trace_queues(trace)[op->queue].device == devices[k])
-                return devices[k];
-        }
-    return n > 0 ? devices[0] : 0;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        bool any = op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COLLECTIVE || op->kind == ECH_OP_LOOP;
+        if (any && op->queue != ECH_NONE && ech_trace_queues(trace)[op->queue].device == device)
+            return true;
+    }
+    return false;
 }
 
-/* One device of a capture of several: its link and its memory are its own. The first that computes, unless capture_device says another. */
+/* Of the devices that compute the one that held most at once; the first of several, and where none does. */
+static uint32_t fullest_at_work(const EchTrace *trace, const uint32_t *devices, size_t n)
+{
+    size_t best = n;
+    EchBytes most = 0;
+    for (size_t k = 0; k < n && n > 1; k++) {
+        EchBytes held = computes(trace, devices[k]) ? ech_trace_most_live(trace, devices[k]) : 0;
+        if (held > most || (best == n && computes(trace, devices[k]))) {
+            best = k;
+            most = held;
+        }
+    }
+    return best < n ? devices[best] : n > 0 ? devices[0] : 0;
+}
+
+/* One device of a capture of several: its link and its memory are its own. The fullest that computes, unless capture_device says another. */
 static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchTrace *trace, const EchDevice *device, EchDiag *diag, GError **error)
 {
     const char *text = ech_yaml_text(c->config, "capture_device");
     size_t n;
     g_autofree uint32_t *devices = ech_trace_devices(trace, &n);
-    uint64_t chosen = first_at_work(trace, devices, n);
+    bool together = experiment->of_device != ECH_NONE;
+    uint64_t chosen = together ? experiment->of_device : fullest_at_work(trace, devices, n);
     if (text && !ech_parse_u64(text, &chosen, error)) {
         g_prefix_error(error, "capture_device: ");
         ech_yaml_prefix(ech_yaml_get(c->config, "capture_device"), error);
@@ -612,11 +635,13 @@ static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchT
     bool of_one = n > 1 || text || (n > 0 && ech_trace_is_of_several(trace));
     if (!of_one && !pageable)
         return ech_trace_ref(trace);
-    if (n > 1)
-        ech_diag_remark(
-            diag, "the capture holds devices %s: device %" G_GUINT64_FORMAT " is replayed, on links and memories of its own (capture_device chooses another)",
-            list->str, chosen);
-    EchSelectOptions options = {.device = of_one ? (uint32_t)chosen : ECH_NONE, .pageable = pageable ? pageable->name : NULL};
+    if (n > 1 && !together)
+        ech_diag_remark(diag,
+                        "the capture holds devices %s: device %" G_GUINT64_FORMAT
+                        "%s is replayed alone, on links and memories of its own, as if it had to wait "
+                        "for none of the others (capture_device chooses another)",
+                        list->str, chosen, text ? "" : ", the fullest,");
+    EchSelectOptions options = {.device = of_one ? (uint32_t)chosen : ECH_NONE, .together = together, .pageable = pageable ? pageable->name : NULL};
     return select_cached(experiment, trace, &options, error);
 }
 
@@ -835,15 +860,20 @@ static void take_recorded_allocator(EchExperiment *experiment, const EchTrace *r
         EchCachedImport *at = &g_array_index(experiment->cache->items, EchCachedImport, i);
         cached = at->import->trace == recorded ? at : NULL;
     }
+    if (cached && cached->selected) /* of several devices the one that is replayed */
+        recorded = cached->selected;
     if (cached)
         options->order = ech_alloc_recorded_order(recorded, ech_alloc_main_memory(recorded));
     if (!cached || options->allocator || !lacks_places(result->trace))
         return;
-    if (!cached->asked) {
+    if (!cached->asked || cached->asked_of != cached->device) {
+        g_free(cached->allocator);
+        g_clear_pointer(&cached->start, ech_alloc_start_free);
         cached->allocator = ech_recorded_allocator(recorded, &cached->released);
         cached->start = cached->allocator ? ech_alloc_start_of_trace(recorded, ech_alloc_main_memory(recorded)) : NULL;
     }
     cached->asked = true;
+    cached->asked_of = cached->device;
     begin_as_recorded(cached, recorded, options, result);
     options->held = options->begin ? 0 : held_before(recorded, result);
     options->allocator = g_strdup(cached->allocator);
@@ -1134,7 +1164,7 @@ static bool ranks_are_one_each(const GPtrArray *results, GError **error)
         for (guint k = 0; k < i; k++) {
             const EchResult *a = results->pdata[k], *b = results->pdata[i];
             const char *rank = ech_trace_get_property(a->trace, "rank");
-            if (!rank || g_strcmp0(rank, ech_trace_get_property(b->trace, "rank")) != 0)
+            if (!rank || ech_trace_get_property(a->trace, ECH_TRACE_TOGETHER) || g_strcmp0(rank, ech_trace_get_property(b->trace, "rank")) != 0)
                 continue;
             g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s and %s are both rank %s; expected the captures of one run, one of each rank", a->trace_path,
                         b->trace_path, rank);
@@ -1168,9 +1198,8 @@ bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, bo
         ok = result != NULL;
         if (ok) {
             g_ptr_array_add(results, result);
-            const char *number = ech_trace_get_property(result->trace, "rank");
-            ranks[i] = (EchReplayRank){result->trace, result->device, result->reference, &options[i],
-                                       number ? (uint32_t)MIN(g_ascii_strtoull(number, NULL, 10), ECH_NONE - 1) : (uint32_t)i};
+            ranks[i] =
+                (EchReplayRank){result->trace, result->device, result->reference, &options[i], (uint32_t)MIN(ech_trace_number(result->trace, i), ECH_NONE - 1)};
         }
     }
     ok = ok && ranks_are_one_each(results, error) && size_groups(results, ranks, error) && ech_replay_run_together(ranks, n, runs, error);

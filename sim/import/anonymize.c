@@ -555,6 +555,9 @@ static EchId launch_of(Anonymizer *a, const EchOp *op)
         g_string_append_printf(out, "%sbehind=%u", out->len ? " " : "", ech_op_behind(a->trace, op));
     if (ech_op_operators(a->trace, op) > 0)
         g_string_append_printf(out, "%soperators=%u", out->len ? " " : "", ech_op_operators(a->trace, op));
+    uint32_t begun, elsewhere = ech_op_elsewhere(a->trace, op, &begun);
+    if (elsewhere > 0)
+        g_string_append_printf(out, "%selsewhere=%u+%u", out->len ? " " : "", elsewhere, begun);
     return out->len ? ech_trace_builder_string(a->builder, out->str, (gssize)out->len) : ECH_NONE;
 }
 

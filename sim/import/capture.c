@@ -21,7 +21,14 @@ typedef struct {
     EchId host_wait; /* the newest wait its next op must follow, or ECH_NONE */
     EchId waited;    /* the op of it that was waited for last, by queue... */
     uint32_t waiter; /* ...number; ECH_NONE and UINT32_MAX: none */
+    EchId far_wait;  /* the newest wait for another device, which what its thread asks for next must follow, or ECH_NONE */
+    uint32_t far_thread;
 } Queue;
+
+/* What a thread of the host has asked for. */
+typedef struct {
+    uint64_t launches, operators;
+} Asked;
 
 /* A wait for a whole device depends on the newest op of each of its queues: as many dependencies in all, and besides so many for each item. Programs have a few
  * streams and wait now and then. */
@@ -65,6 +72,7 @@ struct EchCapture {
     GHashTable *parts;                        /* of memory that is used in parts: buffer, offset, bytes -> its view + 1 */
     GArray *running;                          /* Running */
     GHashTable *ended;                        /* device + 1 -> op + 1 that ended last; unrecorded: that was issued last */
+    GHashTable *asked; /* Asked: of all devices by thread << 32; by then when it asked device d last: | d + 1; waited last: | UINT32_MAX */
     bool unrecorded;
     EchWaitsTold told;
     GArray *given;         /* EchId: buffers given to modules */
@@ -142,6 +150,7 @@ EchCapture *ech_capture_new(EchImport *import, const char *format)
     capture->parts = g_hash_table_new_full(part_hash, part_equal, g_free, NULL);
     capture->running = g_array_new(FALSE, FALSE, sizeof(Running));
     capture->ended = g_hash_table_new(NULL, NULL);
+    capture->asked = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
     capture->calls = g_array_new(FALSE, FALSE, sizeof(EchWaitCall));
     capture->given = g_array_new(FALSE, FALSE, sizeof(EchId));
     capture->rows = g_hash_table_new(NULL, NULL);
@@ -166,6 +175,7 @@ void ech_capture_free(EchCapture *capture)
     g_array_unref(capture->filled);
     g_array_unref(capture->running);
     g_hash_table_unref(capture->ended);
+    g_hash_table_unref(capture->asked);
     g_array_unref(capture->calls);
     g_array_unref(capture->given);
     g_hash_table_unref(capture->rows);
@@ -195,7 +205,14 @@ uint32_t ech_capture_queue(EchCapture *capture, const char *name, EchQueueKind k
     uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(capture->queue_index, key));
     if (found)
         return found - 1;
-    Queue queue = {.name = g_strdup(name), .kind = kind, .device = device, .id = ECH_NONE, .host_wait = ECH_NONE, .waited = ECH_NONE, .waiter = UINT32_MAX};
+    Queue queue = {.name = g_strdup(name),
+                   .kind = kind,
+                   .device = device,
+                   .id = ECH_NONE,
+                   .host_wait = ECH_NONE,
+                   .far_wait = ECH_NONE,
+                   .waited = ECH_NONE,
+                   .waiter = UINT32_MAX};
     g_array_append_val(capture->queues, queue);
     g_hash_table_insert(capture->queue_index, g_steal_pointer(&key), GUINT_TO_POINTER(capture->queues->len));
     return capture->queues->len - 1;
@@ -589,10 +606,44 @@ static EchOp op_of(EchCapture *capture, const EchItem *item, EchOpKind kind, Ech
     return op;
 }
 
+static Asked *asked_by(EchCapture *capture, uint32_t thread, uint64_t which)
+{
+    uint64_t key = (uint64_t)thread << 32 | which;
+    Asked *asked = g_hash_table_lookup(capture->asked, &key);
+    if (!asked) {
+        asked = g_new0(Asked, 1);
+        g_hash_table_insert(capture->asked, g_memdup2(&key, sizeof key), asked);
+    }
+    return asked;
+}
+
+/* What the thread that asks for @item has asked of other devices since it asked this one for something, or waited; and notes that it asks now. */
+static Asked asked_elsewhere(EchCapture *capture, const EchItem *item)
+{
+    if (!capture->unrecorded || item->together || queue_at(capture, item->queue)->kind == ECH_QUEUE_HOST)
+        return (Asked){0};
+    Asked *all = asked_by(capture, item->thread, 0), *own = asked_by(capture, item->thread, (uint64_t)ech_capture_queue_device(capture, item->queue) + 1);
+    const Asked *waited = asked_by(capture, item->thread, UINT32_MAX);
+    const Asked since = own->launches > waited->launches ? *own : *waited, elsewhere = {all->launches - since.launches, all->operators - since.operators};
+    if (item->kind != ECH_ITEM_STREAM_WAIT) {
+        all->launches++;
+        all->operators += item->operators;
+    }
+    *own = *all;
+    return elsewhere;
+}
+
+static void append_elsewhere(GString *launch, Asked elsewhere)
+{
+    if (elsewhere.launches > 0)
+        g_string_append_printf(launch, "%selsewhere=%" G_GUINT64_FORMAT "+%" G_GUINT64_FORMAT, launch->len ? " " : "", elsewhere.launches, elsewhere.operators);
+}
+
 /* The text of a launch, and that there was none of its own. */
 static EchId launch_of(EchCapture *capture, const EchItem *item, EchId launch)
 {
-    if (!item->together && !item->prefetch && !item->behind && item->operators == 0)
+    const Asked elsewhere = asked_elsewhere(capture, item);
+    if (!item->together && !item->prefetch && !item->behind && item->operators == 0 && elsewhere.launches == 0)
         return launch;
     g_autoptr(GString) text = g_string_new(launch == ECH_NONE ? "" : ech_trace_builder_peek_string(capture->builder, launch));
     if (item->prefetch)
@@ -603,6 +654,7 @@ static EchId launch_of(EchCapture *capture, const EchItem *item, EchId launch)
         g_string_append_printf(text, "%sbehind=%u", text->len ? " " : "", item->behind);
     if (item->operators > 0)
         g_string_append_printf(text, "%soperators=%u", text->len ? " " : "", item->operators);
+    append_elsewhere(text, elsewhere);
     return ech_trace_builder_string(capture->builder, text->str, (gssize)text->len);
 }
 
@@ -656,6 +708,10 @@ static void issue(EchCapture *capture, uint32_t q, EchId op, const EchItem *item
         ech_trace_builder_dep(capture->builder, queue->host_wait, 0);
         queue->host_wait = ECH_NONE;
     }
+    if (queue->far_wait != ECH_NONE && queue->far_thread == item->thread) {
+        ech_trace_builder_dep(capture->builder, queue->far_wait, 0);
+        queue->far_wait = ECH_NONE;
+    }
     guint index = (guint)(item - (const EchItem *)(const void *)capture->items->data);
     capture->ops[index] = op;
     for (; capture->next_after < capture->after->len && g_array_index(capture->after, EchStreamWait, capture->next_after).item == index; capture->next_after++)
@@ -666,14 +722,23 @@ static void issue(EchCapture *capture, uint32_t q, EchId op, const EchItem *item
     g_array_append_val(queue->ops, row);
 }
 
-/* What is asked of a device from now on waits for @op of its host. */
-static void hold_up(EchCapture *capture, uint32_t host, EchId op)
+/* What is asked of a device from now on waits for @op of its host, and so does what the same thread asks of others (where times were recorded, these say so).
+ */
+static void hold_up(EchCapture *capture, const EchItem *item, EchId op)
 {
-    const Queue *of = queue_at(capture, host);
+    const Queue *of = queue_at(capture, item->queue);
     for (guint q = 0; q < capture->queues->len; q++) {
-        if (q != host && queue_at(capture, q)->device == of->device && queue_at(capture, q)->process == of->process)
-            queue_at(capture, q)->host_wait = op;
+        Queue *queue = queue_at(capture, q);
+        if (q == item->queue || queue->process != of->process)
+            continue;
+        if (queue->device == of->device) {
+            queue->host_wait = op;
+        } else if (capture->unrecorded && queue->kind != ECH_QUEUE_HOST) {
+            queue->far_wait = op;
+            queue->far_thread = item->thread;
+        }
     }
+    *asked_by(capture, item->thread, UINT32_MAX) = *asked_by(capture, item->thread, 0);
 }
 
 /* Which arrays an item uses, and does @work with; borrowed until the next one is asked for. */
@@ -826,7 +891,7 @@ static void kernel(EchCapture *capture, const EchItem *item)
     }
     issue(capture, item->queue, id, item);
     if (item->kind == ECH_ITEM_KERNEL && item->to == ECH_TIER_HOST)
-        hold_up(capture, item->queue, id);
+        hold_up(capture, item, id);
 }
 
 /* The newest op of a queue issued no later than @time, or ECH_NONE. */
@@ -947,12 +1012,14 @@ static void collective(EchCapture *capture, const EchItem *item)
     EchOp op = op_of(capture, item, ECH_OP_COLLECTIVE, queue_id(capture, item->queue));
     op.collective = item->from;
     op.memory_from = item->other == ECH_NONE ? 0 : item->other;
-    if (item->rounded > 0 || item->meets != ECH_NONE) {
+    const Asked elsewhere = asked_elsewhere(capture, item);
+    if (item->rounded > 0 || item->meets != ECH_NONE || elsewhere.launches > 0) {
         g_autoptr(GString) text = g_string_new(NULL);
         if (item->rounded > 0)
             g_string_append_printf(text, "devices=%" G_GUINT64_FORMAT " stride=%" G_GUINT64_FORMAT, item->rounded, item->address);
         if (item->meets != ECH_NONE)
             g_string_append_printf(text, "%s%s", text->len > 0 ? " " : "", ech_trace_builder_peek_string(capture->builder, item->meets));
+        append_elsewhere(text, elsewhere);
         op.launch = ech_trace_builder_string(capture->builder, text->str, (gssize)text->len);
     }
     EchId id = ech_trace_builder_op(capture->builder, op);
@@ -1010,12 +1077,14 @@ static void wait_op(EchCapture *capture, const EchItem *item)
     op.bytes_origin = ECH_ABSENT;
     op.target = ECH_NONE;
     op.launch = item->meets;
+    if (item->kind == ECH_ITEM_STREAM_WAIT)
+        op.launch = launch_of(capture, item, op.launch);
     EchId id = ech_trace_builder_op(capture->builder, op);
     EchTime time = (EchTime)item->address;
     guint first = item->other != ECH_NONE ? item->other : 0, end = item->other != ECH_NONE ? first + 1 : capture->queues->len;
     for (guint q = first; q < end && item->meets == ECH_NONE; q++) {
         Queue *queue = queue_at(capture, q);
-        if (q == item->queue || queue->device != device || (item->other == ECH_NONE && queue->process != process))
+        if (q == item->queue || (item->other == ECH_NONE && (queue->device != device || queue->process != process)))
             continue;
         EchId op_before = newest(queue, time);
         /* What the same queue waited for before, it need not wait for again. */
@@ -1033,7 +1102,7 @@ static void wait_op(EchCapture *capture, const EchItem *item)
         issue(capture, item->queue, id, item);
         return;
     }
-    hold_up(capture, item->queue, id);
+    hold_up(capture, item, id);
 }
 
 /* The value of @key in "KEY=VALUE,KEY=VALUE#": up to the next ',' or '#'. Length 0 where it is not there. */

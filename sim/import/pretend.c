@@ -202,6 +202,7 @@ typedef struct {
     GHashTable *index;  /* parent path and name -> path + 1 */
     GHashTable *open;   /* thread -> GArray of Range */
     GArray *active;     /* Of the thread that opened or closed a range last; of `open`, or NULL */
+    uint32_t thread;    /* that one; 0 where none has */
     GHashTable *events; /* event -> Recorded */
     GArray *backward;   /* EchTime: when backward passes began */
     bool runs_backward; /* One did, and no other operator since. */
@@ -223,7 +224,7 @@ typedef struct {
     uint64_t node;               /* The next work's; 0: none. */
     GArray *lengths;             /* EchGpuLengths */
     bool meets_told, sends_told; /* of the work before: a line of each kind, so that its words do not grow with every line */
-    GHashTable *met;             /* who takes part in a collective -> how often they have so far */
+    GHashTable *met;             /* EchMeeting, a group and in place of its times a device: how often that has taken part in the group's collectives so far */
     bool next_lengths;           /* The last of them are the next work's. */
     GArray *compiled;            /* EchXlaLaunch */
     GHashTable *runs;            /* device -> Run */
@@ -517,6 +518,7 @@ static bool add_push(Reader *r, GError **error)
     if (!text)
         return false;
     r->active = ranges_of(r, r->lines.fields[1]);
+    r->thread = (uint32_t)r->lines.fields[1];
     const Range *around = innermost(r);
     const char *name = plain(r, text->at, text->n);
     bool sized = strstr(name, ", sizes = [") != NULL;
@@ -545,6 +547,7 @@ static bool add_push(Reader *r, GError **error)
 static void add_pop(Reader *r)
 {
     r->active = ranges_of(r, r->lines.fields[1]);
+    r->thread = (uint32_t)r->lines.fields[1];
     if (r->active->len > 0)
         g_array_set_size(r->active, r->active->len - 1);
     else
@@ -743,6 +746,7 @@ static EchItem issued_item(Reader *r, EchItemKind kind, uint64_t device, uint64_
     EchItem item = ech_item_init(kind);
     item.issued = time_of(r, r->lines.fields[0]);
     item.queue = stream_queue(r, device, stream);
+    item.thread = r->thread;
     item.node = (uint32_t)r->node;
     if (r->node > 0)
         mark_of_graph(r, r->node);
@@ -907,6 +911,7 @@ static void add_host_wait(Reader *r, EchTime at, uint32_t device, uint32_t queue
     EchItem item = ech_item_init(ECH_ITEM_HOST_WAIT);
     item.issued = at;
     item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device);
+    item.thread = r->thread;
     item.other = queue;
     item.address = (uint64_t)recorded;
     item.name = ech_trace_builder_string(r->builder, name, -1);
@@ -925,6 +930,7 @@ static bool add_host_work(Reader *r, GError **error)
     EchItem item = ech_item_init(ECH_ITEM_KERNEL);
     item.issued = time_of(r, r->lines.fields[0]);
     item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device);
+    item.thread = r->thread;
     item.to = ECH_TIER_HOST;
     item.told = true; /* none of the device's arrays */
     item.name = string_of(r, name);
@@ -1114,6 +1120,7 @@ static void add_event_wait(Reader *r)
     item.queue = stream_queue(r, r->lines.fields[1], r->lines.fields[2]);
     if (item.queue == recorded->queue) /* in order anyway */
         return;
+    item.thread = r->thread;
     item.other = recorded->queue;
     item.address = (uint64_t)recorded->time;
     item.name = ech_trace_builder_string(r->builder, "Stream waits for event", -1);
@@ -1294,10 +1301,11 @@ static bool add_meetings(Reader *r, bool sends, GError **error)
     EchMeeting meeting = {.sends = sends, .buffer = sends ? g_array_index(list, uint64_t, 0) : 0};
     for (guint i = sends; i < list->len; i++) {
         meeting.group = g_array_index(list, uint64_t, i);
-        uint64_t *times = g_hash_table_lookup(r->met, &meeting.group);
+        const EchMeeting of_device = {.group = meeting.group, .times = ech_capture_queue_device(r->capture, item->queue)};
+        uint64_t *times = g_hash_table_lookup(r->met, &of_device);
         if (!times) {
             times = g_new0(uint64_t, 1);
-            g_hash_table_insert(r->met, g_memdup2(&meeting.group, sizeof meeting.group), times);
+            g_hash_table_insert(r->met, g_memdup2(&of_device, sizeof of_device), times);
         }
         meeting.times = (*times)++;
         ech_meets_print(r->scratch, meeting);
@@ -1797,7 +1805,10 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_COLLECTIVE: return add_collective(r, error);
     case LINE_PUSH: return add_push(r, error);
     case LINE_POP: add_pop(r); break;
-    case LINE_THREAD: r->active = ranges_of(r, r->lines.fields[0]); break;
+    case LINE_THREAD:
+        r->active = ranges_of(r, r->lines.fields[0]);
+        r->thread = (uint32_t)r->lines.fields[0];
+        break;
     case LINE_MARK: return add_mark(r, error);
     case LINE_GRAPH:
         r->of_graph = r->lines.fields[3];
@@ -2020,6 +2031,10 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     ech_trace_builder_set_property(r->builder, "host_order", of_framework ? "as asked" : ECH_HOST_COMPILED);
     if (!of_framework)
         mark_rounds(r);
+    for (size_t i = 0; r->of_xla && i < ech_capture_n_items(r->capture); i++) { /* XLA's client asks each device by a thread of its own */
+        EchItem *item = ech_capture_item(r->capture, i);
+        item->thread = ech_capture_queue_device(r->capture, item->queue) + 1;
+    }
     return ech_capture_finish(r->capture, error);
 }
 
@@ -2044,7 +2059,8 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                       list = g_array_new(FALSE, FALSE, sizeof(uint64_t)), addresses = g_array_new(FALSE, FALSE, sizeof(uint64_t)),
                       captured = g_array_new(FALSE, FALSE, sizeof(Node)), lengths = g_array_new(FALSE, FALSE, sizeof(EchGpuLengths)),
                       compiled = g_array_new(FALSE, TRUE, sizeof(EchXlaLaunch));
-    g_autoptr(GHashTable) met = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free), runs = g_hash_table_new_full(NULL, NULL, NULL, free_run);
+    g_autoptr(GHashTable) met = g_hash_table_new_full(ech_meeting_hash, ech_meeting_equal, g_free, g_free),
+                          runs = g_hash_table_new_full(NULL, NULL, NULL, free_run);
     g_array_set_clear_func(texts, clear_text);
     g_autoptr(GHashTable) names = g_hash_table_new_full(NULL, NULL, NULL, g_free), index = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, NULL),
                           open = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, (GDestroyNotify)g_array_unref),

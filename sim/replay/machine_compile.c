@@ -692,6 +692,13 @@ static EchTime time_of_operators(const EchMachine *m, const EchOp *op)
     return m->host_operator > 0 ? MIN(m->host_operator, ECH_PS_PER_S) * (EchTime)ech_op_operators(m->trace, op) : 0;
 }
 
+/* The host's time for what one of its threads asked of other devices before it asked for @op. */
+static EchTime time_elsewhere(const EchMachine *m, const EchOp *op)
+{
+    uint32_t operators, launches = ech_op_elsewhere(m->trace, op, &operators);
+    return ech_time_add(MIN(m->host_launch, ECH_PS_PER_S) * (EchTime)launches, MIN(m->host_operator, ECH_PS_PER_S) * (EchTime)operators);
+}
+
 static bool tells_operators(const EchMachine *m)
 {
     for (uint32_t i = 0; i < m->n_ops; i++)
@@ -718,22 +725,26 @@ static void compile_host(EchMachine *m)
     m->host_asked = g_new(EchTime, m->n_ops + 1);
     uint32_t since = NOWHERE;
     EchTime asked = 0;
+    bool any = false; /* asked for since then */
     for (uint32_t i = 0; i < m->n_ops; i++) {
         const EchOp *op = &m->ops[i];
         bool on_host = op->queue != ECH_NONE && ech_trace_queues(m->trace)[op->queue].kind == ECH_QUEUE_HOST;
         bool in_graph = op->launch != ECH_NONE && strstr(ech_trace_string(m->trace, op->launch), "graph=1"); /* with the op before */
+        EchTime takes = on_host ? 0 : time_elsewhere(m, op);
         if (!on_host && !in_graph && ech_op_is_work(op)) {
-            m->host_waits += asked == 0 && since != NOWHERE && m->ops[since].kind == ECH_OP_WAIT;
-            EchTime takes = MIN(ech_price_behind(m->device, ech_op_behind(m->trace, op)), m->host_launch);
+            m->host_waits += !any && since != NOWHERE && m->ops[since].kind == ECH_OP_WAIT;
+            any = true;
+            takes = ech_time_add(takes, MIN(ech_price_behind(m->device, ech_op_behind(m->trace, op)), m->host_launch));
             takes = ech_time_add(takes, time_of_operators(m, op));
-            asked = ech_time_add(asked, takes);
-            m->host_asks = ech_time_add(m->host_asks, takes);
         }
+        asked = ech_time_add(asked, takes);
+        m->host_asks = ech_time_add(m->host_asks, takes);
         m->host_since[i] = since;
         m->host_asked[i] = asked;
         if (on_host && (op->kind == ECH_OP_WAIT || op->kind == ECH_OP_KERNEL)) { /* which it runs itself */
             since = i;
             asked = 0;
+            any = false;
         }
     }
 }

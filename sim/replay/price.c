@@ -179,7 +179,7 @@ static bool holds_anything(const EchTrace *trace, EchId memory)
 {
     const EchBuffer *buffers = ech_trace_buffers(trace);
     for (size_t i = 0; i < ech_trace_n_buffers(trace); i++)
-        if (buffers[i].memory == memory)
+        if (buffers[i].memory == memory && (buffers[i].bytes > 0 || !ech_trace_get_property(trace, ECH_TRACE_DEVICE)))
             return true;
     return false;
 }

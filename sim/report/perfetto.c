@@ -494,9 +494,11 @@ GByteArray *ech_report_ranks_perfetto(const EchRanks *ranks)
     for (size_t i = 0; i < ranks->n; i++) {
         uint64_t first = UUIDS_OF_A_RANK * (i + 1);
         drawn[i] = drawn_new(&ranks->reports[i], first);
-        g_autofree char *name = g_strdup_printf("rank %" G_GUINT64_FORMAT ", %s", ranks->ranks[i].number, ranks->reports[i].device->name);
+        g_autofree char *name =
+            g_strdup_printf("%s %" G_GUINT64_FORMAT ", %s", ranks->devices ? "device" : "rank", ranks->ranks[i].number, ranks->reports[i].device->name);
         describe(&writer, first + UUID_QUEUES, 0, name, (int)i + 1, false);
-        describe(&writer, first + UUID_WAITS, first + UUID_QUEUES, "nothing runs, waits for other ranks", 0, false);
+        describe(&writer, first + UUID_WAITS, first + UUID_QUEUES,
+                 ranks->devices ? "nothing runs, waits for other devices" : "nothing runs, waits for other ranks", 0, false);
         describe(&writer, first + UUID_LINKS, first + UUID_QUEUES, "Links", 0, false);
         describe(&writer, first + UUID_MEMORIES, first + UUID_QUEUES, "Memories", 0, false);
         describe_tracks(&writer, &drawn[i]);

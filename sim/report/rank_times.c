@@ -3,6 +3,7 @@
 #include "sim/base/compare.h"
 #include "sim/base/hash.h"
 #include "sim/report/steps.h"
+#include "sim/trace/select.h"
 
 #include <string.h>
 
@@ -256,10 +257,10 @@ EchRanks *ech_ranks_new(const EchReport *reports, size_t n)
     EchRanks *ranks = g_new0(EchRanks, 1);
     ranks->reports = reports;
     ranks->n = n;
+    ranks->devices = n > 0 && ech_trace_get_property(reports[0].trace, ECH_TRACE_TOGETHER) != NULL;
     ranks->ranks = g_new0(EchRankTimes, n);
     for (size_t i = 0; i < n; i++) {
-        const char *number = ech_trace_get_property(reports[i].trace, "rank");
-        ranks->ranks[i].number = number ? g_ascii_strtoull(number, NULL, 10) : i;
+        ranks->ranks[i].number = ech_trace_number(reports[i].trace, i);
         find_stretches(&reports[i], &ranks->ranks[i]);
     }
     find_step(reports, ranks);

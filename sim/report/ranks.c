@@ -16,6 +16,12 @@ typedef struct {
     bool fits;
 } Whole;
 
+/* What they are called: "rank", or of one process "device". */
+static const char *noun_of(const EchRanks *ranks)
+{
+    return ranks->devices ? "device" : "rank";
+}
+
 static EchTime step_of(const EchRankTimes *rank)
 {
     return rank->end - rank->start;
@@ -89,27 +95,28 @@ static void append_head(GString *out, const EchRanks *ranks, const Whole *whole,
         if (!ech_report_fits(&ranks->reports[i]))
             g_string_append_printf(refused, "%s%" G_GUINT64_FORMAT, refused->len > 0 ? ", " : "", ranks->ranks[i].number);
     if (whole->fits)
-        g_string_append(out, "  Every rank fits.\n");
+        g_string_append_printf(out, "  Every %s fits.\n", noun_of(ranks));
     else
-        g_string_append_printf(out, "  IT DOES NOT FIT: rank%s %s. (The others were replayed as if nobody had to wait for those; times mean little.)\n",
-                               strchr(refused->str, ',') ? "s" : "", refused->str);
+        g_string_append_printf(out, "  IT DOES NOT FIT: %s%s %s. (The others were replayed as if nobody had to wait for those; times mean little.)\n",
+                               noun_of(ranks), strchr(refused->str, ',') ? "s" : "", refused->str);
     g_autofree char *takes = ech_format_time(whole->makespan), *step = ech_format_time(whole->step);
     g_autoptr(GString) line = g_string_new(NULL);
     g_string_append_printf(line, "It takes %s", takes);
     if (ranks->of > 0)
         g_string_append_printf(line, ", step %zu of %zu takes %s", ranks->which + 1, ranks->of, step);
-    g_string_append_printf(line, "; %.1f %% of all ranks' time %sis waiting for one another.", 100 * whole->waits, ranks->of > 0 ? "in that step " : "");
+    g_string_append_printf(line, "; %.1f %% of all %ss' time %sis waiting for one another.", 100 * whole->waits, noun_of(ranks),
+                           ranks->of > 0 ? "in that step " : "");
     ech_text_wrap(out, "  ", line->str, columns);
 }
 
-static void append_changes(GString *out, const Whole *old, const Whole *now, unsigned columns)
+static void append_changes(GString *out, const EchRanks *ranks, const Whole *old, const Whole *now, unsigned columns)
 {
     if (!old->fits || !now->fits)
         return;
     g_autofree char *before = ech_format_time(old->step), *after = ech_format_time(now->step), *less = ech_format_bytes(old->fullest),
                     *more = ech_format_bytes(now->fullest);
-    g_autofree char *text = g_strdup_printf("What that changes: %s -> %s; the fullest rank's memory %s -> %s; waiting for one another %.1f %% -> %.1f %%.",
-                                            before, after, less, more, 100 * old->waits, 100 * now->waits);
+    g_autofree char *text = g_strdup_printf("What that changes: %s -> %s; the fullest %s's memory %s -> %s; waiting for one another %.1f %% -> %.1f %%.",
+                                            before, after, noun_of(ranks), less, more, 100 * old->waits, 100 * now->waits);
     ech_text_wrap(out, "  ", text, columns);
 }
 
@@ -129,8 +136,8 @@ static void append_direct(GString *out, const EchRanks *ranks, unsigned columns)
     if (most == 0)
         return;
     g_autofree char *low = ech_format_bytes(least), *high = ech_format_bytes(most);
-    g_autofree char *text = g_strdup_printf("Live, but beside what the allocator has reserved: %s%s%s of each rank (%s).", least < most ? low : "",
-                                            least < most ? " to " : "", high, names ? names : "");
+    g_autofree char *text = g_strdup_printf("Live, but beside what the allocator has reserved: %s%s%s of each %s (%s).", least < most ? low : "",
+                                            least < most ? " to " : "", high, noun_of(ranks), names ? names : "");
     ech_text_wrap(out, "  ", text, columns);
 }
 
@@ -138,11 +145,11 @@ static void append_direct(GString *out, const EchRanks *ranks, unsigned columns)
 static void append_rows(GString *out, const EchRanks *ranks, unsigned columns)
 {
     bool wide = columns == 0 || columns >= 102;
-    int first = wide ? 5 : 4, size = wide ? 10 : 9, cell = wide ? 15 : 9;
+    int first = ranks->devices ? 6 : wide ? 5 : 4, size = wide ? 10 : 9, cell = wide ? 15 : 9;
     g_string_append_printf(out, "\n  %*s %*s %*s %*s  %*s %*s %*s %*s\n", first, "", size, "", size, "", size, "", cell, "kernels", cell,
                            wide ? "communication" : "traffic", cell, "waits for", cell, "host,");
-    g_string_append_printf(out, "  %*s %*s %*s %*s  %*s %*s %*s %*s\n", first, "rank", size, "live", size, "reserved", size, ranks->of > 0 ? "step" : "time",
-                           cell, "run", cell, "alone", cell, "ranks", cell, "idle");
+    g_string_append_printf(out, "  %*s %*s %*s %*s  %*s %*s %*s %*s\n", first, noun_of(ranks), size, "live", size, "reserved", size,
+                           ranks->of > 0 ? "step" : "time", cell, "run", cell, "alone", cell, ranks->devices ? "others" : "ranks", cell, "idle");
     for (size_t i = 0; i < ranks->n; i++) {
         const EchRankTimes *rank = &ranks->ranks[i];
         const EchMemoryRun *memory = ech_report_main_memory(&ranks->reports[i]);
@@ -191,7 +198,7 @@ static void append_waits(GString *out, const EchRanks *ranks, unsigned columns)
         g_autofree char *time = ech_format_time(wait->time), *does = meanwhile_text(wait), *name = ech_text_short(wait->at, 32);
         g_autofree char *who =
             g_strdup_printf("%" G_GUINT64_FORMAT " for %" G_GUINT64_FORMAT, ranks->ranks[wait->rank].number, ranks->ranks[wait->awaited].number);
-        g_autofree char *first = g_strdup_printf("    rank %-12s %10s  ", who, time);
+        g_autofree char *first = g_strdup_printf("    %s %-12s %10s  ", noun_of(ranks), who, time);
         g_autofree char *text = g_strdup_printf("%" G_GUINT64_FORMAT " time%s, %s at %s: %s", wait->times, wait->times == 1 ? "" : "s",
                                                 wait->at_time == wait->time ? "all" : "most", name, does);
         ech_text_wrap(out, first, text, columns);
@@ -216,8 +223,8 @@ static void append_slowest(GString *out, const EchRanks *ranks, unsigned columns
         return;
     g_autofree char *waited = ech_format_time(slowest.waited), *own = ech_format_time(slowest.own), *others = ech_format_time(slowest.others);
     g_autoptr(GString) text = g_string_new(NULL);
-    g_string_append_printf(text, "Rank %" G_GUINT64_FORMAT " is waited for longest, %s by all together; its kernels take %s, those of the others %s",
-                           ranks->ranks[slowest.rank].number, waited, own, others);
+    g_string_append_printf(text, "%s %" G_GUINT64_FORMAT " is waited for longest, %s by all together; its kernels take %s, those of the others %s",
+                           ranks->devices ? "Device" : "Rank", ranks->ranks[slowest.rank].number, waited, own, others);
     if (ranks->n > 2)
         g_string_append(text, " at the middle");
     if (is_slower(&slowest) && slowest.name) {
@@ -230,6 +237,49 @@ static void append_slowest(GString *out, const EchRanks *ranks, unsigned columns
     ech_text_wrap(out, "    ", text->str, columns);
 }
 
+enum { TOLD_REFUSED = 3 };
+
+/* What did not fit, when, what held the memory, and what to do. */
+static void append_refused(GString *out, const EchRanks *ranks, unsigned columns)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < ranks->n && n < TOLD_REFUSED; i++) {
+        if (ech_report_fits(&ranks->reports[i]))
+            continue;
+        g_string_append_printf(out, "\n  On %s %" G_GUINT64_FORMAT "\n", noun_of(ranks), ranks->ranks[i].number);
+        ech_report_append_fit(out, &ranks->reports[i], columns);
+        n++;
+    }
+}
+
+enum { UNEVEN = 10 }; /* the fullest holds so much, a tenth, more than the mean */
+
+/* Of one process's devices: what fills the one that holds most. */
+static void append_fullest(GString *out, const EchRanks *ranks, unsigned columns)
+{
+    size_t best = 0;
+    EchBytes most = 0, all = 0;
+    for (size_t i = 0; i < ranks->n; i++) {
+        const EchMemoryRun *memory = ech_report_main_memory(&ranks->reports[i]);
+        EchBytes live = memory ? memory->peak_live : 0;
+        all = ech_bytes_add(all, live);
+        if (live > most) {
+            most = live;
+            best = i;
+        }
+    }
+    g_autofree char *even = ech_format_bytes(all / ranks->n);
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_string_append_printf(text, "Device %" G_GUINT64_FORMAT " is the fullest", ranks->ranks[best].number);
+    if (most > all / ranks->n + all / ranks->n / UNEVEN)
+        g_string_append_printf(text, "; spread evenly, each would hold %s at its fullest", even);
+    g_string_append(text, ". --set capture_device=N tells all of one, alone; -o DIR writes a page of each.");
+    g_string_append_c(out, '\n');
+    ech_text_wrap(out, "  ", text->str, columns);
+    if (ech_report_fits(&ranks->reports[best]))
+        ech_report_append_memories(out, &ranks->reports[best], columns);
+}
+
 static void append_remarks(GString *out, const EchRanks *ranks, unsigned columns)
 {
     g_autoptr(GArray) remarks = find_remarks(ranks);
@@ -237,7 +287,8 @@ static void append_remarks(GString *out, const EchRanks *ranks, unsigned columns
         g_string_append(out, "\n  Remarks\n");
     for (guint i = 0; i < remarks->len; i++) {
         const Remark *remark = &g_array_index(remarks, Remark, i);
-        g_autoptr(GString) text = g_string_new(remark->whose->len > 1 ? "ranks " : "rank ");
+        g_autoptr(GString) text = g_string_new(NULL);
+        g_string_append_printf(text, "%s%s ", noun_of(ranks), remark->whose->len > 1 ? "s" : "");
         for (guint k = 0; k < remark->whose->len; k++)
             g_string_append_printf(text, "%s%" G_GUINT64_FORMAT, k > 0 ? ", " : "", g_array_index(remark->whose, uint64_t, k));
         g_string_append_printf(text, ": %s", remark->text);
@@ -249,12 +300,16 @@ GString *ech_report_ranks_text(const char *title, const EchRanks *ranks, const E
 {
     Whole whole = whole_of(ranks), old = plain ? whole_of(plain) : (Whole){0};
     GString *out = g_string_new(NULL);
-    g_string_append_printf(out, "%s: %zu ranks on %s\n\n", title, ranks->n, ranks->reports[0].device->name);
+    g_string_append_printf(out, "%s: %zu %ss%s %s\n\n", title, ranks->n, noun_of(ranks), ranks->devices ? " of one process," : " on",
+                           ranks->reports[0].device->name);
     append_head(out, ranks, &whole, columns);
-    append_changes(out, &old, &whole, columns);
+    append_changes(out, ranks, &old, &whole, columns);
     append_rows(out, ranks, columns);
     append_waits(out, ranks, columns);
     append_slowest(out, ranks, columns);
+    append_refused(out, ranks, columns);
+    if (ranks->devices)
+        append_fullest(out, ranks, columns);
     append_remarks(out, ranks, columns);
     return out;
 }
@@ -269,6 +324,7 @@ static void add_whole(JsonBuilder *b, const EchRanks *ranks)
     ech_json_add_double(b, "waits_share", whole.waits);
     ech_json_add_count(b, "fullest_bytes", whole.fullest);
     ech_json_add_bool(b, "fits", whole.fits);
+    ech_json_add_bool(b, "devices_of_one_process", ranks->devices);
 }
 
 static void add_times(JsonBuilder *b, const EchTime *times)

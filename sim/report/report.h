@@ -40,9 +40,8 @@ typedef struct {
         const char *release;   /**< Its release in words ("2.13 or later"), or NULL. */
         EchBytes peak;         /**< The most that it held in the recording, where that is what was replayed; 0: unknown. */
     } recorded;
-    const char *others; /**< What other devices of the capture do beside this one, or NULL. */
-    bool brief;         /**< For a caller that asks no single kernel: ech_report_json() leaves out where each spends its time. */
-    JsonObject *plain;  /**< The same without what the command line changed, as ech_report_json() tells it, or NULL. */
+    bool brief;        /**< For a caller that asks no single kernel: ech_report_json() leaves out where each spends its time. */
+    JsonObject *plain; /**< The same without what the command line changed, as ech_report_json() tells it, or NULL. */
 } EchReport;
 
 /** What the program's assignment comes to, or that of the program that the trace was exported from; false where there is none. */
@@ -250,6 +249,9 @@ const char *ech_report_bound_meaning(const char *bound);
 const char *ech_report_wait_words(EchWait wait, bool launches);
 /** The terminal summary in lines of at most @columns (0: for a file or a pipe) where that can be; ends with a newline. */
 GString *ech_report_summary(const EchReport *report, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
+/** Of it whether it fits, what it needs, and where it does not what held the memory and what to do; and what memories hold at their fullest. */
+void ech_report_append_fit(GString *out, const EchReport *report, unsigned columns);
+void ech_report_append_memories(GString *out, const EchReport *report, unsigned columns);
 /** The run as one JSON object with the names of the documentation. */
 JsonNode *ech_report_json(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
 

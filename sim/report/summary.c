@@ -319,14 +319,15 @@ static void append_ran_out(GString *out, const EchReport *report, unsigned colum
         return;
     g_autofree char *line = ran.line, *asked = ech_format_bytes(ran.asked), *live = ech_format_bytes(ran.live), *left = ech_format_bytes(ran.left),
                     *unused = ech_format_bytes(ran.held - MIN(ran.held, ran.live)), *capacity = ech_format_bytes(ran.capacity);
+    const char *device = ech_trace_get_property(report->trace, ECH_TRACE_DEVICE);
     g_autofree char *text =
         ran.said
             ? g_strdup_printf("The server stopped when it was captured, with %s: \"%s\" What is said here is up to there.", capacity, ran.said)
-            : g_strdup_printf("The program ran out of memory when it was captured, with %s, and stopped: %s more were asked for%s%s with %s in use, %s "
+            : g_strdup_printf("The program ran out of memory%s%s when it was captured, with %s, and stopped: %s more were asked for%s%s with %s in use, %s "
                               "held unused by PyTorch's allocator and %s free. What is said here is up to there. 'echelon alloc' says which settings of "
                               "the allocator would have served that; 'echelon capture --pretend' with room (--set device.memories.hbm.capacity=1TiB), what "
                               "the program needs in all, and 'echelon advise' of that, what would make it fit.",
-                              capacity, asked, line ? " by " : "", line ? line : "", live, unused, left);
+                              device ? " on device " : "", device ? device : "", capacity, asked, line ? " by " : "", line ? line : "", live, unused, left);
     ech_text_wrap(out, "  ", text, columns);
 }
 
@@ -721,7 +722,7 @@ static void append_withheld(GString *out, const EchReport *report, unsigned colu
     ech_text_wrap(out, "  ", text, columns);
 }
 
-static void append_fit(GString *out, const EchReport *report, unsigned columns)
+void ech_report_append_fit(GString *out, const EchReport *report, unsigned columns)
 {
     bool fits = ech_report_fits(report);
     size_t n;
@@ -835,12 +836,12 @@ static void append_time(GString *out, const EchReport *report, unsigned columns)
     ech_text_wrap(out, "  ", text->str, columns);
     if (report->program && !report->program->scheduled)
         ech_text_wrap(out, "  ", "No compiler has seen it: its fusions, layouts and order are echelon's. How rough that is stands below.", columns);
-    const char *others = ech_trace_get_property(report->trace, ECH_TRACE_OTHER_DEVICES);
+    const char *others = ech_trace_get_property(report->trace, ECH_TRACE_OTHER_DEVICES), *device = ech_trace_get_property(report->trace, ECH_TRACE_DEVICE);
     if (others) {
         g_string_printf(text,
-                        "All of this is one device's. Besides, %s%s; --set capture_device=N tells that. Where devices take turns, as layers that device_map "
-                        "spreads do, their times add up.",
-                        report->others ? "" : "the program runs on device ", report->others ? report->others : others);
+                        "All of this is device %s's alone, as if it never waited for the others: the program runs on device %s, too; --set capture_device=N "
+                        "tells those.",
+                        device ? device : "0", others);
         ech_text_wrap(out, "  ", text->str, columns);
     }
     append_unsplit(out, report, columns);
@@ -978,7 +979,7 @@ static void append_onchip(GString *out, const EchReport *report, const EchMemory
                                (size_t)ech_onchip_scalar_bytes(live));
 }
 
-static void append_memories(GString *out, const EchReport *report, unsigned columns)
+void ech_report_append_memories(GString *out, const EchReport *report, unsigned columns)
 {
     const EchRun *run = report->run;
     gsize start = out->len;
@@ -1175,13 +1176,13 @@ GString *ech_report_summary(const EchReport *report, unsigned columns)
     for (const char *const *pass = report->passes; pass && *pass; pass++)
         g_string_append_printf(out, "  after pass %s\n", *pass);
     g_string_append_c(out, '\n');
-    append_fit(out, report, columns);
+    ech_report_append_fit(out, report, columns);
     append_time(out, report, columns);
     ech_report_append_steps(out, report, columns);
     append_busy(out, report, columns);
     append_waits(out, report, columns);
     ech_report_append_transfer_waits(out, report, columns);
-    append_memories(out, report, columns);
+    ech_report_append_memories(out, report, columns);
     append_askers(out, report, columns);
     append_longest(out, report, columns);
     ech_report_append_counters(out, report, columns);

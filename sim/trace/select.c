@@ -2,6 +2,7 @@
 
 #include "sim/base/compare.h"
 #include "sim/base/error.h"
+#include "sim/trace/meets.h"
 
 #include <string.h>
 
@@ -114,18 +115,51 @@ static bool is_host_name(const char *name)
     return g_str_has_prefix(name, "host");
 }
 
+EchBytes ech_trace_most_live(const EchTrace *trace, uint32_t device)
+{
+    uint32_t plain = plain_device(trace);
+    size_t n = ech_trace_n_memories(trace);
+    g_autofree bool *own = g_new0(bool, n + 1);
+    for (size_t m = 0; m < n; m++) {
+        const char *name = ech_trace_memory(trace, (EchId)m);
+        uint32_t of = memory_device(name);
+        own[m] = !is_host_name(name) && (of == ECH_NONE ? plain : of) == device;
+    }
+    EchBytes live = 0;
+    for (size_t b = 0; b < ech_trace_n_buffers(trace); b++) {
+        const EchBuffer *buffer = &ech_trace_buffers(trace)[b];
+        live = ech_bytes_add(live, buffer->resident && buffer->alias_of == ECH_NONE && own[buffer->memory] ? buffer->bytes : 0);
+    }
+    EchBytes most = live;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        const EchBuffer *buffer = op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE ? &ech_trace_buffers(trace)[op->target] : NULL;
+        if (!buffer || !own[buffer->memory])
+            continue;
+        live = op->kind == ECH_OP_ALLOC ? ech_bytes_add(live, buffer->bytes) : live - MIN(live, buffer->bytes);
+        most = MAX(most, live);
+    }
+    return most;
+}
+
+/* ---- what devices that are replayed together wait for in one another: who is awaited tells it by a wait of its own behind it, who waits hears that ---- */
+
 typedef struct {
     const EchTrace *trace;
     const EchSelectOptions *options;
     EchTraceBuilder *builder;
     bool one;        /* of several devices */
+    bool *awaited;   /* by op: others that are selected, too, wait for its end; NULL where none are */
+    bool *heard;     /* by op: what is kept waits for its end, another host's */
     bool apart;      /* devices have memories of their own names */
     uint32_t plain;  /* then whose has no number in it */
     bool *keep;      /* by op */
     EchId *strings;  /* by string */
     EchId *memories; /* by memory */
     EchId pageable;  /* memory of pageable copies, or ECH_NONE */
+    bool *used;      /* by buffer: by what is kept */
     bool *gone;      /* by memory: another device's, and nothing that is kept touches it */
+    EchId *stand_in; /* by memory: for what copies use of another device's */
 } Selection;
 
 static bool memory_kept(const Selection *s, EchId memory)
@@ -137,18 +171,64 @@ static bool memory_kept(const Selection *s, EchId memory)
     return (device == ECH_NONE ? s->plain : device) == s->options->device;
 }
 
+/* Of which device an op is; a host's is of the one that it works for. */
+static uint32_t device_of_op(const Selection *s, EchId op)
+{
+    return ech_trace_queues(s->trace)[ech_trace_ops(s->trace)[op].queue].device;
+}
+
+static bool is_of_host(const Selection *s, EchId op)
+{
+    return ech_trace_queues(s->trace)[ech_trace_ops(s->trace)[op].queue].kind == ECH_QUEUE_HOST;
+}
+
+/* Whether @op waits for work of another device. What an allocator gives and takes is asked for by turns with its own device's. */
+static bool waits_afar(const Selection *s, EchId op, EchId awaited)
+{
+    EchOpKind kind = (EchOpKind)ech_trace_ops(s->trace)[op].kind;
+    return s->awaited && device_of_op(s, op) != device_of_op(s, awaited) && kind != ECH_OP_ALLOC && kind != ECH_OP_FREE;
+}
+
+static bool any_afar(const Selection *s, EchId op)
+{
+    const EchOp *of = &ech_trace_ops(s->trace)[op];
+    for (uint32_t d = of->first_dep; d < of->first_dep + of->n_deps; d++)
+        if (waits_afar(s, op, ech_trace_deps(s->trace)[d].op))
+            return true;
+    return false;
+}
+
+static void find_awaited(Selection *s)
+{
+    for (size_t i = 0; s->awaited && i < ech_trace_n_ops(s->trace); i++) {
+        const EchOp *op = &ech_trace_ops(s->trace)[i];
+        for (uint32_t d = op->first_dep; d < op->first_dep + op->n_deps; d++) {
+            EchId awaited = ech_trace_deps(s->trace)[d].op;
+            bool afar = waits_afar(s, (EchId)i, awaited);
+            s->awaited[awaited] |= afar;
+            s->heard[awaited] |= afar && s->keep[i] && !s->keep[awaited] && is_of_host(s, awaited);
+        }
+    }
+}
+
+/* Copies between devices are one's; what they use of another's memory is that one's to tell. */
+static bool use_kept(const Selection *s, const EchOp *op, const EchUse *use)
+{
+    return !s->one || op->kind != ECH_OP_COPY || memory_kept(s, ech_trace_buffers(s->trace)[use->buffer].memory);
+}
+
 static void choose_ops(Selection *s)
 {
     const EchOp *ops = ech_trace_ops(s->trace);
     const EchQueue *queues = ech_trace_queues(s->trace);
     const EchBuffer *buffers = ech_trace_buffers(s->trace);
     size_t n_ops = ech_trace_n_ops(s->trace), n_buffers = ech_trace_n_buffers(s->trace);
-    g_autofree bool *used = g_new0(bool, n_buffers + 1);
+    bool *used = s->used;
     for (size_t i = 0; i < n_ops; i++) {
         const EchQueue *queue = &queues[ops[i].queue];
         s->keep[i] = !s->one || queue->device == s->options->device || (queue->kind == ECH_QUEUE_HOST && !ech_op_is_work(&ops[i]));
-        for (uint32_t u = 0; s->keep[i] && u < ops[i].n_uses; u++)
-            used[ech_trace_uses(s->trace)[ops[i].first_use + u].buffer] = true;
+        for (uint32_t u = ops[i].first_use; s->keep[i] && u < ops[i].first_use + ops[i].n_uses; u++)
+            used[ech_trace_uses(s->trace)[u].buffer] |= use_kept(s, &ops[i], &ech_trace_uses(s->trace)[u]);
     }
     for (size_t b = n_buffers; b-- > 0;) /* parents come before */
         if (used[b] && buffers[b].alias_of != ECH_NONE)
@@ -160,7 +240,8 @@ static void choose_ops(Selection *s)
         else if (ops[i].kind == ECH_OP_SIGNAL && s->keep[i])
             g_hash_table_add(signals, GUINT_TO_POINTER(ops[i].target));
         else if (ops[i].kind == ECH_OP_WAIT && s->keep[i]) {
-            bool waits = ops[i].target != ECH_NONE && g_hash_table_contains(signals, GUINT_TO_POINTER(ops[i].target));
+            bool waits = (ops[i].target != ECH_NONE && g_hash_table_contains(signals, GUINT_TO_POINTER(ops[i].target))) ||
+                         (queues[ops[i].queue].device == s->options->device && any_afar(s, (EchId)i));
             for (uint32_t d = 0; d < ops[i].n_deps; d++)
                 waits = waits || s->keep[ech_trace_deps(s->trace)[ops[i].first_dep + d].op];
             s->keep[i] = waits;
@@ -187,7 +268,8 @@ static void find_gone(Selection *s)
         if (op->kind == ECH_OP_ALLOC || op->kind == ECH_OP_FREE)
             s->gone[buffers[op->target].memory] = false;
         for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
-            s->gone[buffers[ech_trace_uses(s->trace)[u].buffer].memory] = false;
+            if (use_kept(s, op, &ech_trace_uses(s->trace)[u]))
+                s->gone[buffers[ech_trace_uses(s->trace)[u].buffer].memory] = false;
     }
 }
 
@@ -235,7 +317,7 @@ static EchId mapped(const EchId *map, EchId id)
 static EchId first_memory(const Selection *s)
 {
     for (size_t m = 0; m < ech_trace_n_memories(s->trace); m++)
-        if (!s->gone[m])
+        if (!s->gone[m] && (!s->one || memory_kept(s, (EchId)m)))
             return s->memories[m];
     return ech_trace_builder_memory(s->builder, "hbm");
 }
@@ -249,16 +331,27 @@ static void copy_buffers(Selection *s, const EchId *op_map)
         buffer.stack = mapped(s->strings, buffer.stack);
         buffer.shape = mapped(s->strings, buffer.shape);
         /* Buffers keep their numbers: what is gone stays as a name without bytes in some memory. */
-        if (s->gone[buffer.memory]) {
+        if (s->gone[buffer.memory] || (s->one && !s->used[i] && !memory_kept(s, buffer.memory))) {
             buffer.bytes = buffer.rounded = buffer.dense = buffer.alias_offset = 0;
             buffer.resident = 0;
             buffer.offset = ECH_OFFSET_NONE;
             buffer.memory = first_memory(s);
+            buffer.queue = ECH_NONE;
         } else {
             buffer.memory = s->memories[buffer.memory];
         }
         buffer.loop = mapped(op_map, buffer.loop);
         ech_trace_builder_buffer(s->builder, buffer);
+    }
+    s->stand_in = g_new(EchId, ech_trace_n_memories(s->trace) + 1);
+    for (size_t m = 0; m < ech_trace_n_memories(s->trace); m++) {
+        if (!s->one || s->gone[m] || memory_kept(s, (EchId)m))
+            continue;
+        EchBuffer buffer = ech_buffer_init();
+        buffer.name = ech_trace_builder_string(s->builder, "(another device's)", -1);
+        buffer.memory = s->memories[m];
+        buffer.resident = 1;
+        s->stand_in[m] = ech_trace_builder_buffer(s->builder, buffer);
     }
 }
 
@@ -308,17 +401,80 @@ static uint32_t add_clock(Selection *s, EchId *delay)
     return n;
 }
 
+/* How many ops of another device op @op waits for; *ret_words: what it hears them by. Those of a host are heard where they stand. */
+static size_t awaited_of(const Selection *s, EchId op, GString *ret_words)
+{
+    const EchOp *of = &ech_trace_ops(s->trace)[op];
+    size_t n = 0;
+    for (uint32_t d = of->first_dep; d < of->first_dep + of->n_deps; d++) {
+        EchId awaited = ech_trace_deps(s->trace)[d].op;
+        if (s->keep[awaited] || is_of_host(s, awaited) || !waits_afar(s, op, awaited))
+            continue;
+        if (ret_words)
+            ech_meets_print(ret_words, (EchMeeting){.group = UINT64_C(1) << 62 | awaited, .hears = true});
+        n++;
+    }
+    return n;
+}
+
+/* Whether op @op, which waits for another device, is a wait that can say so itself; else one is put before it. */
+static bool hears_itself(const Selection *s, EchId op)
+{
+    const EchOp *of = &ech_trace_ops(s->trace)[op];
+    return of->kind == ECH_OP_WAIT && (of->launch == ECH_NONE || !*ech_meets_of(ech_trace_string(s->trace, of->launch)));
+}
+
+/* A wait in the queue of op @op that tells its end to others, or hears what @words say. */
+static void add_meeting(const Selection *s, EchId op, const char *words)
+{
+    EchOp wait = ech_op_init(ECH_OP_WAIT);
+    wait.queue = ech_trace_ops(s->trace)[op].queue;
+    wait.name = mapped(s->strings, ech_trace_ops(s->trace)[op].name);
+    wait.launch = ech_trace_builder_string(s->builder, words, -1);
+    ech_trace_builder_op(s->builder, wait);
+}
+
+static void add_words(const Selection *s, EchId op, bool hears)
+{
+    g_autoptr(GString) words = g_string_new(NULL);
+    ech_meets_print(words, (EchMeeting){.group = UINT64_C(1) << 62 | op, .hears = hears, .sends = !hears, .buffer = 1});
+    add_meeting(s, op, words->str);
+}
+
+/* New numbers of what is kept, and of waits that stand for others' hosts. */
+static void number_ops(const Selection *s, EchId next, EchId *ret_map)
+{
+    for (size_t i = 0; i < ech_trace_n_ops(s->trace); i++) {
+        bool heard = s->awaited && s->heard[i];
+        next += s->awaited && s->keep[i] && !hears_itself(s, (EchId)i) && awaited_of(s, (EchId)i, NULL) > 0;
+        ret_map[i] = s->keep[i] || heard ? next++ : ECH_NONE;
+        next += s->awaited && s->keep[i] && s->awaited[i];
+    }
+}
+
 static void copy_ops(Selection *s, const EchId *op_map, const EchId *delay)
 {
     const EchTrace *trace = s->trace;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
-        if (!s->keep[i])
+        if (!s->keep[i]) {
+            if (op_map[i] != ECH_NONE)
+                add_words(s, (EchId)i, true);
             continue;
+        }
+        g_autoptr(GString) heard = g_string_new(NULL);
+        bool hears = s->awaited && awaited_of(s, (EchId)i, heard) > 0;
+        if (hears && !hears_itself(s, (EchId)i))
+            add_meeting(s, (EchId)i, heard->str);
         EchOp op = ech_trace_ops(trace)[i];
         const EchOp *old = &ech_trace_ops(trace)[i];
         op.name = mapped(s->strings, op.name);
         op.stack = mapped(s->strings, op.stack);
         op.launch = mapped(s->strings, op.launch);
+        if (hears && hears_itself(s, (EchId)i)) {
+            if (old->launch != ECH_NONE)
+                g_string_append_printf(heard, " %s", ech_trace_string(trace, old->launch));
+            op.launch = ech_trace_builder_string(s->builder, heard->str, (gssize)heard->len);
+        }
         if (op.kind == ECH_OP_COPY) {
             bool pageable = s->pageable != ECH_NONE && ech_trace_copy_pageable(trace, old);
             op.memory_from = pageable && is_host_name(ech_trace_memory(trace, old->memory_from)) ? s->pageable : s->memories[old->memory_from];
@@ -329,7 +485,8 @@ static void copy_ops(Selection *s, const EchId *op_map, const EchId *delay)
         ech_trace_builder_op(s->builder, op);
         for (uint32_t u = old->first_use; u < old->first_use + old->n_uses; u++) {
             const EchUse *use = &ech_trace_uses(trace)[u];
-            ech_trace_builder_use(s->builder, use->buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+            EchId buffer = use_kept(s, old, use) ? use->buffer : s->stand_in[ech_trace_buffers(trace)[use->buffer].memory];
+            ech_trace_builder_use(s->builder, buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
         }
         for (uint32_t w = old->first_work; w < old->first_work + old->n_work; w++) {
             const EchWork *work = &ech_trace_work(trace)[w];
@@ -339,10 +496,19 @@ static void copy_ops(Selection *s, const EchId *op_map, const EchId *delay)
             ech_trace_builder_dep(s->builder, delay[i], 0);
         for (uint32_t d = old->first_dep; d < old->first_dep + old->n_deps; d++) {
             const EchDep *dep = &ech_trace_deps(trace)[d];
-            if (s->keep[dep->op])
+            if (op_map[dep->op] != ECH_NONE)
                 ech_trace_builder_dep(s->builder, op_map[dep->op], dep->distance);
         }
+        if (s->awaited && s->awaited[i])
+            add_words(s, (EchId)i, false);
     }
+}
+
+uint64_t ech_trace_number(const EchTrace *trace, uint64_t place)
+{
+    bool together = trace && ech_trace_get_property(trace, ECH_TRACE_TOGETHER);
+    const char *device = together ? ech_trace_get_property(trace, ECH_TRACE_DEVICE) : NULL, *rank = trace ? ech_trace_get_property(trace, "rank") : NULL;
+    return device ? g_ascii_strtoull(device, NULL, 10) : rank ? g_ascii_strtoull(rank, NULL, 10) : place;
 }
 
 /* Which devices run how many kernels beside the selected one. */
@@ -382,19 +548,29 @@ EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *option
     s.keep = keep;
     g_autofree bool *gone = g_new0(bool, ech_trace_n_memories(trace) + 1);
     s.gone = gone;
+    g_autofree bool *used = g_new0(bool, ech_trace_n_buffers(trace) + 1);
+    s.used = used;
+    g_autofree bool *awaited = options->together ? g_new0(bool, n_ops + 1) : NULL, *heard = options->together ? g_new0(bool, n_ops + 1) : NULL;
+    s.awaited = awaited;
+    s.heard = heard;
     choose_ops(&s);
+    find_awaited(&s);
     find_gone(&s);
     copy_tables(&s);
     s.pageable = options->pageable ? ech_trace_builder_memory(builder, options->pageable) : ECH_NONE;
     EchId next = delay ? add_clock(&s, delay) : 0;
-    for (size_t i = 0; i < n_ops; i++)
-        map[i] = keep[i] ? next++ : ECH_NONE;
+    number_ops(&s, next, map);
     copy_buffers(&s, map);
     copy_ops(&s, map, delay);
-    if (s.one)
+    if (s.apart || options->together)
+        ech_trace_builder_printf_property(builder, ECH_TRACE_DEVICE, "%u", options->device);
+    if (options->together)
+        ech_trace_builder_set_property(builder, ECH_TRACE_TOGETHER, "yes");
+    else if (s.one)
         tell_others(&s);
     g_free(s.strings);
     g_free(s.memories);
+    g_free(s.stand_in);
     EchTrace *selected = ech_trace_builder_finish(builder, error);
     if (selected && ret_ops)
         memcpy(ret_ops, map, n_ops * sizeof *map);

@@ -9,6 +9,9 @@ typedef struct {
     /** Keep what ran on this device of the capture; ECH_NONE: all. Its memories lose their ":N", those of another that have none get it. Queues of the host
      * stay. Dependencies on what is left out are forgotten. */
     uint32_t device;
+    /** The capture's other devices are selected one by one, too, to be replayed together (ech_replay_run_together): what depends on work of another of them
+     * meets it there (meets.h), and waits for nothing but what it waited for. */
+    bool together;
     /** Hold kernels, copies and collectives back until their recorded start: a queue "clock" of delays comes first. */
     bool clock;
     /** Forget the recorded durations of kernels of which bytes, operations or an estimate are known, so that no model can use them. */
@@ -18,8 +21,13 @@ typedef struct {
     const char *pageable;
 } EchSelectOptions;
 
-/** A property of what was selected of one device: "1 (840 kernels), 2 (12 kernels)", the other devices that the program's kernels run on. */
+/** A property of what was selected of one device alone: "1 (840 kernels), 2 (12 kernels)", the other devices that the program's kernels run on. */
 #define ECH_TRACE_OTHER_DEVICES "other_devices"
+/** Properties of what was selected of a capture of several devices: the device's number; whether it is to be replayed together with the others. */
+#define ECH_TRACE_DEVICE "device_of_several"
+#define ECH_TRACE_TOGETHER "devices_together"
+/** The number by which a trace is told among others that are replayed with it: its device's where they are those of one capture, else its rank's, or @place. */
+uint64_t ech_trace_number(const EchTrace *trace, uint64_t place);
 /** The selected trace; @ret_ops[n_ops of @trace] gets the new number of each operation, ECH_NONE for those left out (may be NULL). Traces with
  * loops can only be forgotten: ECH_ERROR_UNSUPPORTED for the rest. */
 EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *options, EchId *ret_ops, GError **error) G_GNUC_WARN_UNUSED_RESULT;
@@ -28,6 +36,9 @@ EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *option
 bool ech_trace_is_of_several(const EchTrace *trace);
 /** The device whose allocator a memory belongs to: that of its buffers' queues. False where none has one. */
 bool ech_trace_device_of(const EchTrace *trace, EchId memory, uint32_t *ret);
+
+/** The most that a device of the capture held at once of what has a size, bytes. */
+EchBytes ech_trace_most_live(const EchTrace *trace, uint32_t device);
 
 /** Ordinals of the devices that kernels, copies or collectives ran on, ascending; g_free. */
 uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;

@@ -73,6 +73,15 @@ uint32_t ech_op_operators(const EchTrace *trace, const EchOp *op)
     return text ? (uint32_t)MIN(g_ascii_strtoull(text + strlen("operators="), NULL, 10), 1000000) : 0;
 }
 
+uint32_t ech_op_elsewhere(const EchTrace *trace, const EchOp *op, uint32_t *ret_operators)
+{
+    const char *text = op->launch != ECH_NONE ? strstr(ech_trace_string(trace, op->launch), "elsewhere=") : NULL;
+    char *end = NULL;
+    uint64_t launches = text ? g_ascii_strtoull(text + strlen("elsewhere="), &end, 10) : 0;
+    *ret_operators = text && *end == '+' ? (uint32_t)MIN(g_ascii_strtoull(end + 1, NULL, 10), 1000000) : 0;
+    return (uint32_t)MIN(launches, 1000000);
+}
+
 const char *ech_op_kind_name(EchOpKind kind)
 {
     return op_names[kind];

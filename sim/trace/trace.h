@@ -288,6 +288,9 @@ typedef enum { ECH_BEHIND_NONE, ECH_BEHIND_LOOP, ECH_BEHIND_BATCH } EchBehind;
 EchBehind ech_op_behind(const EchTrace *trace, const EchOp *op);
 /** How many operators and nodes of gradients the host of a framework began since it asked for something before, and for this; 0 where that is not told. */
 uint32_t ech_op_operators(const EchTrace *trace, const EchOp *op);
+/** How much the thread that asked for this had asked of other devices since it asked this one for something before, and since it waited last; *ret_operators:
+ * as above, of all that. 0 of a program on one device. */
+uint32_t ech_op_elsewhere(const EchTrace *trace, const EchOp *op, uint32_t *ret_operators);
 const char *ech_op_kind_name(EchOpKind kind);
 const char *ech_dtype_name(EchDtype dtype);
 /** Bits of an element (4 for s4); 0 for none, token and tuple. */
