@@ -950,8 +950,13 @@ static const EchLink *link_to_peers(const EchDevice *device)
     return link;
 }
 
-/* The same, where one end of copy @op is another device's memory, "hbm:1" beside "hbm"; else NULL. */
-static const EchLink *link_to_peer(const Pricer *pricer, const Map *map, const EchOp *op, const EchMemory *from, const EchMemory *to, bool *ret_forward)
+/* What copies between devices over the host's memory, where the driver lets them not reach one another, get of the host link: of an H100's 53.8 GB/s 37.2
+ * (p2pBandwidthLatencyTest, P2P=Disabled, in NCCL's issue 1264). */
+#define STAGED 0.69
+
+/* The same, or where there is none the host link, where one end of copy @op is another device's memory, "hbm:1" beside "hbm"; else NULL. *ret_share: of it. */
+static const EchLink *link_to_peer(const Pricer *pricer, const Map *map, const EchOp *op, const EchMemory *from, const EchMemory *to, bool *ret_forward,
+                                   double *ret_share)
 {
     const EchMemory *own = from ? from : to;
     if (!own || (from && to) || own->kind != ECH_MEM_HBM)
@@ -959,7 +964,15 @@ static const EchLink *link_to_peer(const Pricer *pricer, const Map *map, const E
     const char *other = ech_trace_memory(pricer->trace, from ? op->memory_to : op->memory_from);
     size_t n = strlen(own->name);
     *ret_forward = from != NULL;
-    return strncmp(other, own->name, n) == 0 && other[n] == ':' ? link_to_peers(map->device) : NULL;
+    if (strncmp(other, own->name, n) != 0 || other[n] != ':')
+        return NULL;
+    const EchLink *link = link_to_peers(map->device);
+    if (link)
+        return link;
+    /* GeForces have no way to one another over PCIe (NCCL's issue 1309); other GPUs do. */
+    if (map->device->summary && strstr(map->device->summary, "GeForce"))
+        *ret_share = STAGED;
+    return map->host_link;
 }
 
 /* Between a memory of the device and one beyond it. */
@@ -973,10 +986,11 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
     const EchMemory *from = map->memory[op->memory_from], *to = map->memory[op->memory_to];
     double bytes = (double)op->bytes;
     bool forward = true;
+    double share = 1;
     if (ech_op_is_prefetch(pricer->trace, op)) /* what has to move is known when it runs */
         return true;
     const EchLink *link =
-        from && to && from != to ? ech_device_transfer_link(map->device, from, to, &forward) : link_to_peer(pricer, map, op, from, to, &forward);
+        from && to && from != to ? ech_device_transfer_link(map->device, from, to, &forward) : link_to_peer(pricer, map, op, from, to, &forward, &share);
     price->source = ECH_PRICE_PORT;
     bool host = link && link == map->host_link;
     if (from && from == to) {
@@ -991,14 +1005,14 @@ static bool price_copy(const Pricer *pricer, const Map *map, Row *row, const Ech
                     copied_amount(map, to, host, 0, bytes, port_amount(ech_device_bytes_of(map->device, to), 0, bytes)) + touched_amount(pricer, map, to, op));
     }
     if (host) {
-        row_add(row, map->beside[forward ? 0 : 1], bytes);
-        row_add(row, map->beside[2], bytes * both_weight(map, link, forward));
+        row_add(row, map->beside[forward ? 0 : 1], bytes / share);
+        row_add(row, map->beside[2], bytes / share * both_weight(map, link, forward));
     }
     if (link) {
         price->source = ECH_PRICE_LINK;
         price->link = (uint32_t)(link - map->device->links);
         price->forward = forward;
-        add_link(map, row, link, forward, bytes);
+        add_link(map, row, link, forward, bytes / share);
         price->on_engine = pricer->options->copy_curve && link->n_curve > 0;
         if (pricer->options->overhead)
             price->fixed =

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, FILE_NOT_FOUND = 301, NOT_FOUND = 500, NOT_SUPPORTED = 801 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, PEER_ACCESS_UNSUPPORTED = 217, FILE_NOT_FOUND = 301, NOT_FOUND = 500, NOT_SUPPORTED = 801 };
 #define PAGE ((uint64_t)2 << 20)
 
 /* Of each device there is one; its place stands for it. */
@@ -225,11 +225,11 @@ PRETEND_EXPORT int cuCtxGetDevice(int *ret)
     return SUCCESS;
 }
 
-/* Peers reach each other whether or not they were asked to. */
+/* Peers that can reach each other do so whether or not they were asked to. */
 PRETEND_EXPORT int cuCtxEnablePeerAccess(void *context, unsigned flags)
 {
     (void)context, (void)flags;
-    return SUCCESS;
+    return pretend_reaches_peers() ? SUCCESS : PEER_ACCESS_UNSUPPORTED;
 }
 
 PRETEND_EXPORT int cuCtxDisablePeerAccess(void *context)
@@ -302,6 +302,7 @@ PRETEND_EXPORT int cuGetErrorName(int error, const char **ret)
     case INVALID_VALUE: *ret = "CUDA_ERROR_INVALID_VALUE"; break;
     case OUT_OF_MEMORY: *ret = "CUDA_ERROR_OUT_OF_MEMORY"; break;
     case NOT_FOUND: *ret = "CUDA_ERROR_NOT_FOUND"; break;
+    case PEER_ACCESS_UNSUPPORTED: *ret = "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"; break;
     case NOT_SUPPORTED: *ret = "CUDA_ERROR_NOT_SUPPORTED"; break;
     default: *ret = "CUDA_ERROR_UNKNOWN"; break;
     }

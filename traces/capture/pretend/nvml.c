@@ -374,11 +374,11 @@ PRETEND_EXPORT int nvmlDeviceGetGpuFabricInfoV(const void *device, uint8_t *ret)
     return SUCCESS;
 }
 
-/* NVML_P2P_CAPS_INDEX 2: by NVLink; the others (reads, writes, atomics) go over PCIe, too. NVML_P2P_STATUS 5: not supported. */
+/* NVML_P2P_CAPS_INDEX 2: by NVLink; the others (reads, writes, atomics) go over PCIe, too, where peers are reached. NVML_P2P_STATUS 5: not supported. */
 PRETEND_EXPORT int nvmlDeviceGetP2PStatus(const void *device, const void *peer, int capability, int *ret)
 {
     (void)device, (void)peer;
-    *ret = capability == 2 && pretend_device()->links == 0 ? 5 : 0;
+    *ret = !pretend_reaches_peers() || (capability == 2 && pretend_device()->links == 0) ? 5 : 0;
     return SUCCESS;
 }
 

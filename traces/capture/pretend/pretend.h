@@ -33,6 +33,8 @@ typedef struct {
 
 /* Reads the environment once. */
 const PretendDevice *pretend_device(void);
+/* Whether devices read and write each other's memory: over NVLink all do, over PCIe all but GeForces, whose driver stages copies in the host's memory. */
+bool pretend_reaches_peers(void);
 
 /* ---- the lock (record.c) ---- */
 

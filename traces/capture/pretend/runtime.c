@@ -9,7 +9,7 @@
 #include <string.h>
 
 /* Error codes of driver_types.h. */
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_CONFIGURATION = 9, NOT_FOUND = 500, NOT_SUPPORTED = 801 };
+enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, INVALID_CONFIGURATION = 9, PEER_ACCESS_UNSUPPORTED = 217, NOT_FOUND = 500, NOT_SUPPORTED = 801 };
 enum { RESERVED_SHARED = 1024 }; /* bytes of shared memory that the driver takes of each block from compute capability 8.0 on */
 
 static __thread int current, last_error;
@@ -107,6 +107,11 @@ static uint32_t see_devices(void)
 int pretend_on_host(int device)
 {
     return device >= 0 && (uint32_t)device < see_devices() ? on_host[device] : device;
+}
+
+bool pretend_reaches_peers(void)
+{
+    return pretend_device()->links > 0 || strstr(pretend_device()->name, "GeForce") == NULL;
 }
 
 static void read_device(void)
@@ -355,7 +360,7 @@ PRETEND_EXPORT int cudaDeviceGetByPCIBusId(int *ret, const char *bus)
 
 PRETEND_EXPORT int cudaDeviceCanAccessPeer(int *ret, int device, int peer)
 {
-    *ret = device != peer;
+    *ret = device != peer && pretend_reaches_peers();
     return SUCCESS;
 }
 
@@ -363,7 +368,7 @@ PRETEND_EXPORT int cudaDeviceEnablePeerAccess(int peer, unsigned flags)
 {
     (void)peer;
     (void)flags;
-    return SUCCESS;
+    return pretend_reaches_peers() ? SUCCESS : fail(PEER_ACCESS_UNSUPPORTED);
 }
 
 PRETEND_EXPORT int cudaMemGetInfo(size_t *ret_free, size_t *ret_total)
@@ -398,6 +403,7 @@ PRETEND_EXPORT const char *cudaGetErrorString(int error)
     case NOT_FOUND: return "named symbol not found";
     case 600: return "device not ready";
     case 713: return "part or all of the requested memory range is not mapped";
+    case PEER_ACCESS_UNSUPPORTED: return "peer access is not supported between these two devices";
     case NOT_SUPPORTED: return "operation not supported on a pretended GPU";
     case 900: return "operation not permitted when stream is capturing";
     case 901: return "operation failed due to a previous error during capture";
@@ -421,6 +427,7 @@ PRETEND_EXPORT const char *cudaGetErrorName(int error)
     case 900: return "cudaErrorStreamCaptureUnsupported";
     case 901: return "cudaErrorStreamCaptureInvalidated";
     case 903: return "cudaErrorStreamCaptureUnmatched";
+    case PEER_ACCESS_UNSUPPORTED: return "cudaErrorPeerAccessUnsupported";
     case NOT_SUPPORTED: return "cudaErrorNotSupported";
     default: return "cudaErrorUnknown";
     }
@@ -714,7 +721,7 @@ PRETEND_EXPORT int cudaDeviceGetGraphMemAttribute(int device, int attribute, uin
 PRETEND_EXPORT int cudaDeviceGetP2PAttribute(int *ret, int attribute, int source, int target)
 {
     (void)attribute;
-    *ret = source != target;
+    *ret = source != target && pretend_reaches_peers();
     return SUCCESS;
 }
 
