@@ -193,6 +193,11 @@ static Queue *queue_at(EchCapture *capture, uint32_t i)
     return &g_array_index(capture->queues, Queue, i);
 }
 
+static char *queue_key(const char *name, EchQueueKind kind, uint32_t device)
+{
+    return g_strdup_printf("%d %u %s", (int)kind, device, name);
+}
+
 uint32_t ech_capture_queue(EchCapture *capture, const char *name, EchQueueKind kind, uint32_t device)
 {
     /* Most captures have a handful. */
@@ -201,7 +206,7 @@ uint32_t ech_capture_queue(EchCapture *capture, const char *name, EchQueueKind k
         if (queue->kind == kind && queue->device == device && strcmp(queue->name, name) == 0)
             return i;
     }
-    g_autofree char *key = g_strdup_printf("%d %u %s", (int)kind, device, name);
+    g_autofree char *key = queue_key(name, kind, device);
     uint32_t found = GPOINTER_TO_UINT(g_hash_table_lookup(capture->queue_index, key));
     if (found)
         return found - 1;
@@ -233,6 +238,30 @@ uint32_t ech_capture_stream(EchCapture *capture, uint32_t device, int64_t stream
 uint32_t ech_capture_queue_device(const EchCapture *capture, uint32_t queue)
 {
     return g_array_index(capture->queues, Queue, queue).device;
+}
+
+bool ech_capture_has_other_device(const EchCapture *capture, uint32_t device)
+{
+    for (guint q = 0; q < capture->queues->len; q++) {
+        const Queue *queue = &g_array_index(capture->queues, Queue, q);
+        if (queue->device != device && queue->kind != ECH_QUEUE_HOST)
+            return true;
+    }
+    return false;
+}
+
+void ech_capture_exchange_devices(EchCapture *capture, uint32_t a, uint32_t b)
+{
+    g_hash_table_remove_all(capture->queue_index);
+    for (guint q = 0; q < capture->queues->len; q++) {
+        Queue *queue = queue_at(capture, q);
+        queue->device = queue->device == a ? b : queue->device == b ? a : queue->device;
+        g_hash_table_insert(capture->queue_index, queue_key(queue->name, queue->kind, queue->device), GUINT_TO_POINTER(q + 1));
+    }
+    for (guint m = 0; m < capture->memories->len; m++) {
+        Memory *memory = &g_array_index(capture->memories, Memory, m);
+        memory->device = memory->device == a ? b : memory->device == b ? a : memory->device;
+    }
 }
 
 EchItem ech_item_init(EchItemKind kind)

@@ -106,6 +106,10 @@ uint32_t ech_capture_queue_device(const EchCapture *capture, uint32_t queue);
 /** The number that device @allocated, of which allocations are told, has as the device of streams: where all streams are of one other device, the recording
  * has two numbers for one GPU (ROCm's profiler counts those of the machine, its allocator those that the process sees), and its queues become that device's. */
 uint32_t ech_capture_one_device(EchCapture *capture, uint32_t allocated);
+/** Whether there are queues, but for the host's, of another device than @device. */
+bool ech_capture_has_other_device(const EchCapture *capture, uint32_t device);
+/** Devices @a and @b change places, numbers of all that was told so far. */
+void ech_capture_exchange_devices(EchCapture *capture, uint32_t a, uint32_t b);
 /** An event with every "none" value set. */
 EchItem ech_item_init(EchItemKind kind);
 /** Appends an event; the order does not matter. */

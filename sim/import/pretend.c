@@ -1764,7 +1764,8 @@ static const EchLineKind kinds[] = {
 };
 
 /* Where each rank is a process of its own, it asks for one device of several: that is device 0 here, which the first one that anything was asked of changes
- * places with. Waits come before and after, of whatever device a thread began with; what comes before is that device's, too. */
+ * places with, until it turns out that others are asked, too. Waits come before and after, of whatever device a thread began with; what comes before is that
+ * device's, too. */
 static void number_device(Reader *r, size_t which)
 {
     static const uint8_t fields[G_N_ELEMENTS(kinds)] = {
@@ -1987,6 +1988,10 @@ static void mark_rounds(Reader *r)
 
 static bool finish(Reader *r, const EchImportOptions *options, GError **error)
 {
+    if (r->first_device > 0 && r->first_device <= 65535 && ech_capture_has_other_device(r->capture, 0)) { /* of several each keeps its number */
+        ech_capture_exchange_devices(r->capture, 0, (uint32_t)r->first_device);
+        r->first_device = 0;
+    }
     g_autoptr(EchXlaFolders) folders = ech_xla_folders_new(ech_source_path(r->source), r->clock_ns, options && options->device ? options->device : r->device);
     if (r->compiled->len > 0 && !(options && options->ignore_beside))
         ech_xla_folders_find(folders, r->builder, (EchXlaLaunch *)(void *)r->compiled->data, r->compiled->len, r->ret->diag);

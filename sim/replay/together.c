@@ -7,6 +7,7 @@
 #include "sim/base/hash.h"
 #include "sim/replay/replaying.h"
 #include "sim/trace/meets.h"
+#include "sim/trace/select.h"
 
 #define NOWHERE UINT32_MAX
 
@@ -193,7 +194,8 @@ static void find_meetings(Together *t)
             }
         }
     }
-    if (t->n > 1 && t->calls->len == 0)
+    bool of_one = ech_trace_get_property(t->seats[0].replaying.rank.trace, ECH_TRACE_TOGETHER) != NULL; /* devices that need not wait for one another */
+    if (t->n > 1 && t->calls->len == 0 && !of_one)
         remark_apart(t);
     for (uint32_t p = 0; p < t->parties->len; p++) /* who hears nobody that is there does not wait */
         if (g_array_index(t->meetings, Meeting, party_at(t, p)->meeting).speakers == 0)

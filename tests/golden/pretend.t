@@ -346,12 +346,71 @@ exit 1
 $ { grep -v '^end' $T/weights.pretend; awk 'BEGIN { for (i = 1; i <= 200; i++) printf "free 50 0 0 %d 10485760 3 0\n", i * 10485760; print "end" }'; } >$T/shut.pretend; echelon advise $T/shut.pretend --device h100-sxm --memory 1536MiB | grep 'weights on host  '
    3  weights on host                      20.0 MiB  1.95 GiB   192 ms   x64.034
 $ : one process on two devices in turn, and where the second has no room
-$ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 25769803776 0 2 \"rtx-4090\"\nname 1 \"k(float const*, float*)\"\nname 2 \"nn.Module: Net\""; for (d = 0; d < 2; d++) printf "alloc 1 %d 0 %d %d 3 0\nset 1 %d 0 %d\nuses 2 %d %d\n", d, (d + 1) * 16777216, (d + 1) * 4194304, d, (d + 1) * 4194304, (d + 1) * 16777216, (d + 1) * 4194304; for (s = 0; s < 3; s++) { t = 10 + 10 * s; print "push " t " 9 2"; for (d = 0; d < 2; d++) for (k = 0; k <= d; k++) printf "kernel %d %d 0 1 4096 1 1 256 1 1 0\nargs 0 %d\n", t, d, (d + 1) * 16777216; print "pop " t " 9" } print "end" }' >$T/two.pretend; echelon run --trace $T/two.pretend --device rtx-4090 --engine native | grep -E '^  It fits|All of this'; echelon run --trace $T/two.pretend --device rtx-4090 --engine native --set device.memories.hbm.available=6MiB --set device.runtime.driver.context_bytes=0 >$T/two.txt; echo $?; grep -E '^  It fits|All of this' $T/two.txt
-  It fits. hbm 4 MiB of 23.2 GiB (0 %)
-  All of this is one device's. Besides, device 1 takes 116 us, its step 2 30 us, in 8 MiB of hbm; --set capture_device=N tells that. Where devices take turns, as layers that device_map spreads do, their times add up.
+$ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 25769803776 0 2 \"rtx-4090\"\nname 1 \"k(float const*, float*)\"\nname 2 \"nn.Module: Net\""; for (d = 0; d < 2; d++) printf "alloc 1 %d 0 %d %d 3 0\nset 1 %d 0 %d\nuses 2 %d %d\n", d, (d + 1) * 16777216, (d + 1) * 4194304, d, (d + 1) * 4194304, (d + 1) * 16777216, (d + 1) * 4194304; for (s = 0; s < 3; s++) { t = 10 + 10 * s; print "push " t " 9 2"; for (d = 0; d < 2; d++) for (k = 0; k <= d; k++) printf "kernel %d %d 0 1 4096 1 1 256 1 1 0\nargs 0 %d\n", t, d, (d + 1) * 16777216; print "pop " t " 9" } print "end" }' >$T/two.pretend; echelon run --trace $T/two.pretend --device rtx-4090; echelon run --trace $T/two.pretend --device rtx-4090 --set device.memories.hbm.available=6MiB --set device.runtime.driver.context_bytes=0 >$T/two.txt; echo $?; sed -n 3,4p $T/two.txt; grep -A1 'On device' $T/two.txt; echelon run --trace $T/two.pretend --device rtx-4090 --set capture_device=0 | grep -E '^  It fits|All of this|alone, on'; echelon run --trace $T/two.pretend --device rtx-4090 --engine native --step last --set replay.host_launches=false --json | grep -E '^  "(makespan|step|fullest|devices)|^      "(rank|time_ps)'
+two.pretend: 2 devices of one process, rtx-4090
+
+  Every device fits.
+  It takes 176 us, step 2 of 3 takes 45 us; 0.0 % of all devices' time in that step is waiting for one another.
+
+                                                   kernels   communication       waits for           host,
+  device       live   reserved       step              run           alone          others            idle
+       0      4 MiB      4 MiB      45 us    5.95 us  13 %      0 ps   0 %      0 ps   0 %   39.1 us  87 %
+       1      8 MiB      8 MiB      45 us    21.0 us  47 %      0 ps   0 %      0 ps   0 %   24.0 us  53 %
+
+  Device 1 is the fullest; spread evenly, each would hold 6 MiB at its fullest. --set capture_device=N tells all of one, alone; -o DIR writes a page of each.
+
+  Memory at its fullest
+    hbm: 8 MiB live from the start; best_fit
+         8 MiB  cudaMalloc  parameter
 3
-  It fits. hbm 4 MiB of 6 MiB (67 %)
-  All of this is one device's. Besides, device 1 needs 8 MiB of hbm, WHICH DOES NOT FIT; --set capture_device=N tells that. Where devices take turns, as layers that device_map spreads do, their times add up.
+  IT DOES NOT FIT: device 1. (The others were replayed as if nobody had to wait for those; times mean little.)
+  It takes 126 us; 0.0 % of all devices' time is waiting for one another.
+  On device 1
+  IT DOES NOT FIT. hbm 8 MiB of 6 MiB (133 %)
+  It fits. hbm 4 MiB of 23.2 GiB (0 %)
+  All of this is device 0's alone, as if it never waited for the others: the program runs on device 1 (7 kernels), too; --set capture_device=N tells those.
+  - the capture holds devices 0, 1: device 0 is replayed alone, on links and memories of its own, as if it had to wait for none of the others (capture_device chooses another)
+  "makespan_ps" : 22253504,
+  "step_ps" : 22253504,
+  "fullest_bytes" : 8388608,
+  "devices_of_one_process" : true,
+      "rank" : 0,
+      "rank" : 1,
+      "ranks" : [
+$ : what one sends the other over NVLink, waits for an event, and a host that waits for that; others have no NVLink, one of them no way but over the memory of the host
+sh: 1: others: not found
+exit 127
+$ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 25769803776 0 2 \"h100-sxm\"\nname 1 \"k(float const*, float*)\"";  M=67108864;  for (d = 0; d < 2; d++) printf "alloc 1 %d 0 %d %d 3 0\nset 1 %d 0 %d\nuses 2 %d %d\n", d, (d+1)*1000000000, M, d, M, (d+1)*1000000000, M;  for (s = 0; s < 2; s++) { t = 100 * s + 10;   printf "kernel %d 0 1 1 4096 1 1 256 1 1 0\nargs 0 1000000000\n", t;   printf "copy %d 0 1 %d 3 3 1\nuses 1 1000000000 %d 2 2000000000 %d\nrecord %d 0 1 1\nwait %d 1 1 1\n", t+1, M, M, M, t+2, t+3;   printf "kernel %d 1 1 1 4096 1 1 256 1 1 0\nargs 0 2000000000\nrecord %d 1 1 2\n", t+4, t+5;   printf "sync %d 3 1 1 0\n", t+6; }  print "end" }' >$T/chain.pretend; echelon run --trace $T/chain.pretend --device h100-sxm; for d in l4 rtx-4090; do echelon run --trace $T/chain.pretend --device $d | grep '^  It takes'; done; echelon run --trace $T/chain.pretend --device h100-sxm -o $T/chain >/dev/null 2>&1; ls $T/chain; grep devices_of $T/chain/ranks.json
+chain.pretend: 2 devices of one process, h100-sxm
+
+  Every device fits.
+  It takes 446 us; 44.0 % of all devices' time is waiting for one another.
+
+                                                   kernels   communication       waits for           host,
+  device       live   reserved       time              run           alone          others            idle
+       0     64 MiB     64 MiB     423 us     391 us  92 %      0 ps   0 %   22.9 us   5 %   9.14 us   2 %
+       1     64 MiB     64 MiB     446 us    68.1 us  15 %      0 ps   0 %    359 us  81 %   18.3 us   4 %
+
+  Who waits for whom, and what that one does meanwhile
+    device 1 for 0          359 us  2 times, all at Stream waits for event: runs kernels 100 %
+    device 0 for 1         22.9 us  1 time, all at Synchronize stream: runs kernels 100 %
+    Device 0 is waited for longest, 359 us by all together; its kernels take 391 us, those of the others 68.1 us, most of it at k(float const*, float*): 57.4 us against 45.7 us.
+
+  Device 0 is the fullest. --set capture_device=N tells all of one, alone; -o DIR writes a page of each.
+
+  Memory at its fullest
+    hbm: 64 MiB live from the start; best_fit
+        64 MiB  cudaMalloc
+  It takes 6.90 ms; 46.7 % of all devices' time is waiting for one another.
+  It takes 8.26 ms; 49.3 % of all devices' time is waiting for one another.
+000
+001
+details.json
+ranks.json
+report.html
+summary.txt
+timeline.pftrace
+  "devices_of_one_process" : true,
 $ : kernels told by their code, of which L2 has what was used just before, where it is large, and whose instructions take their time. A program in C++ asks by the driver alone
 $ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 15000000000 0 1 \"h100-sxm\"\nname 1 \"scale\"\nname 2 \"count\"\nalloc 1 0 0 4294967296 1073741824 3 0"; for (i = 0; i < 100; i++) printf "kernel %d 0 0 1 4096 1 1 256 1 1 0\nuses 1 %d 4194304 2 %d 4194304\nlanes 0 0 1000\n", i, 4294967296 + i % 2 * 4194304, 4294967296 + (i + 1) % 2 * 4194304; print "kernel 200 0 0 2 4096 1 1 256 1 1 0\nuses 1 4294967296 4\nlanes 0 0 9000000000\nend" }' >$T/code.pretend; for d in h100-sxm v100-32 t4; do echelon run --trace $T/code.pretend --device $d | grep -E "^  It takes|hbm port .* read|  (count|scale) "; done; echelon run --trace $T/code.pretend --device h100-sxm --set device.runtime.submit_ps=99us | grep -E "waits for the program" | cut -c1-190; rm $T/code.pretend
   It takes 9.07 ms, bound by latency inside kernels (98 % of the critical path).

@@ -136,7 +136,10 @@ $ echelon run --trace tests/golden/data/retry.ech tests/golden/data/retry.ech --
 note these captures know of no rank and meet nowhere: were they several runs of one program, each is given alone
   IT DOES NOT FIT: rank 1. (The others were replayed as if nobody had to wait for those; times mean little.)
       1     31 MiB     31 MiB       0 ps       0 ps   0 %      0 ps   0 %      0 ps   0 %      0 ps   0 %  does not fit
+  IT DOES NOT FIT. hbm 41 MiB of 48 MiB (85 %)
+  What would make it fit:
     ranks 0, 1: nothing in these traces says what of one rank meets what of another: each is replayed by itself. Are they ranks of one run? Two runs captured with the same -o leave files that the same step.*.pretend matches; then give one of them
 $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.memories.hbm.capacity=8GiB --set ranks.1.device.memories.hbm.capacity=4GiB | grep -E 'fits?$|FIT'
   IT DOES NOT FIT: rank 1. (The others were replayed as if nobody had to wait for those; times mean little.)
       1   2.47 GiB   1.57 GiB    17.1 ms    16.6 ms  97 %    343 us   2 %      0 ps   0 %    224 us   1 %  does not fit
+  IT DOES NOT FIT. hbm 2.56 GiB of 2.61 GiB (98 %), host 4 B of 2 TiB (0 %)

@@ -7,7 +7,16 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SUCCESS = 0, INVALID_VALUE = 1, OUT_OF_MEMORY = 2, NOT_INITIALIZED = 3, PEER_ACCESS_UNSUPPORTED = 217, FILE_NOT_FOUND = 301, NOT_FOUND = 500, NOT_SUPPORTED = 801 };
+enum {
+    SUCCESS = 0,
+    INVALID_VALUE = 1,
+    OUT_OF_MEMORY = 2,
+    NOT_INITIALIZED = 3,
+    PEER_ACCESS_UNSUPPORTED = 217,
+    FILE_NOT_FOUND = 301,
+    NOT_FOUND = 500,
+    NOT_SUPPORTED = 801
+};
 #define PAGE ((uint64_t)2 << 20)
 
 /* Of each device there is one; its place stands for it. */

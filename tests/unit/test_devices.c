@@ -1,0 +1,201 @@
+/* Devices of one process, replayed together: who waits for whom, their one host, what each holds. */
+#include "sim/base/error.h"
+#include "sim/import/import.h"
+#include "sim/report/ranks.h"
+#include "sim/trace/meets.h"
+#include "sim/trace/select.h"
+#include "tests/support/support.h"
+
+#include <string.h>
+
+#define HEAD                                                                                                                                                   \
+    "echelon-pretend 1\nclock 1\ndevice 80000000000 0 2 \"h100-sxm\"\nname 1 \"k(float const*, float*)\"\nname 2 \"all-reduce\"\nname 3 \"range\"\n"           \
+    "alloc 1 0 0 1000000000 67108864 3 0\nalloc 1 1 0 2000000000 134217728 3 0\n"
+/* By @t at @d: a kernel over 64 MiB of the device. */
+#define KERNEL(t, d, at) "kernel " t " " d " 0 1 4096 1 1 256 1 1 0\nuses 1 " at " 67108864 2 " at " 67108864\n"
+#define ON_0 "1000000000"
+#define ON_1 "2000000000"
+#define COPY(t, d, from, to) "copy " t " " d " 0 67108864 3 3 1\nuses 1 " from " 67108864 2 " to " 67108864\n"
+
+static EchImport *must_read(const char *text)
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree char *whole = g_strconcat(text, "end\n", NULL);
+    EchImport *import = ech_test_text(whole, &error);
+    ck_assert_ok(import != NULL, error);
+    return import;
+}
+
+static EchTrace *of_device(const EchTrace *trace, uint32_t device, bool together)
+{
+    g_autoptr(GError) error = NULL;
+    EchTrace *one = ech_trace_select(trace, &(EchSelectOptions){.device = device, .together = together}, NULL, &error);
+    ck_assert_ok(one != NULL, error);
+    return one;
+}
+
+/* Both devices of @text; without overheads, and of the host nothing but what it waits for. */
+static void replay(const char *text, bool together, EchTime *ret_makespans)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error);
+    ck_assert_ok(device != NULL, error);
+    g_autoptr(EchImport) import = must_read(text);
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.overhead = options.host_launches = false;
+    options.engine = ECH_ENGINE_NATIVE;
+    EchTrace *traces[2];
+    EchReplayRank ranks[2];
+    EchRun *runs[2] = {NULL};
+    for (uint32_t d = 0; d < 2; d++) {
+        traces[d] = of_device(import->trace, d, together);
+        ranks[d] = (EchReplayRank){traces[d], device, NULL, &options, d};
+        ck_assert_uint_eq(ech_trace_number(traces[d], 7), together ? d : 7);
+    }
+    bool ok = ech_replay_run_together(ranks, 2, runs, &error);
+    ck_assert_ok(ok, error);
+    for (uint32_t d = 0; d < 2; d++) {
+        ret_makespans[d] = runs[d]->makespan;
+        ech_run_free(runs[d]);
+        ech_trace_unref(traces[d]);
+    }
+    ech_params_clear(ech_replay_params, &options);
+}
+
+static void near(EchTime got, EchTime want)
+{
+    ck_assert_msg(ABS(got - want) <= 1000, "got %" G_GINT64_FORMAT ", expected %" G_GINT64_FORMAT, got, want);
+}
+
+/* A kernel, a copy to the other device, which waits for that and does the same. Waits without an event that was recorded are for nobody. */
+START_TEST(a_device_waits_for_events_of_another)
+{
+    EchTime kernel[2], copy[2], chain[2], alone[2], back[2];
+    replay(HEAD KERNEL("2", "0", ON_0), true, kernel);
+    replay(HEAD COPY("2", "0", ON_0, ON_1), true, copy);
+    static const char text[] = HEAD KERNEL("2", "0", ON_0) COPY("3", "0", ON_0, ON_1) "record 4 0 0 1\nwait 5 1 0 1\n" KERNEL("6", "1", ON_1);
+    replay(text, true, chain);
+    near(chain[0], kernel[0] + copy[0]);
+    near(chain[1], 2 * kernel[0] + copy[0]);
+    replay(text, false, alone);
+    near(alone[1], kernel[0]);
+    replay(HEAD KERNEL("2", "0", ON_0) "record 3 0 0 1\nwait 4 1 0 1\n" KERNEL("5", "1", ON_1) "record 6 1 0 2\nwait 7 0 0 2\n" KERNEL("8", "0", ON_0), true,
+           back);
+    near(back[0], 3 * kernel[0]);
+    near(back[1], 2 * kernel[0]);
+}
+END_TEST
+
+/* What a thread waits for on one device holds up what it asks of another, and nothing that another thread asks. */
+START_TEST(a_host_waits_for_one_device_before_it_asks_another)
+{
+    EchTime kernel[2], same[2], other[2], beside[2];
+    replay(HEAD KERNEL("2", "0", ON_0), true, kernel);
+    replay(HEAD "push 1 5 3\n" KERNEL("2", "0", ON_0) "sync 3 3 0 0 0\n" KERNEL("4", "1", ON_1) "sync 5 3 1 0 0\n" KERNEL("6", "0", ON_0), true, same);
+    near(same[1], 2 * kernel[0]);
+    near(same[0], 3 * kernel[0]);
+    replay(HEAD "push 1 5 3\n" KERNEL("2", "0", ON_0) "sync 3 3 0 0 0\npush 3 6 3\n" KERNEL("4", "1", ON_1), true, other);
+    near(other[1], kernel[0]);
+    replay(HEAD "push 1 5 3\n" KERNEL("2", "0", ON_0) KERNEL("4", "1", ON_1), true, beside);
+    near(beside[1], kernel[0]);
+}
+END_TEST
+
+static uint32_t elsewhere(const EchTrace *trace, size_t kernel)
+{
+    uint32_t operators;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
+        if (ech_trace_ops(trace)[i].kind == ECH_OP_KERNEL && kernel-- == 0)
+            return ech_op_elsewhere(trace, &ech_trace_ops(trace)[i], &operators);
+    ck_abort_msg("no such kernel");
+    return 0;
+}
+
+/* A host's launches on one device are before those on another, if one thread asks for both and does not wait between. */
+START_TEST(launches_elsewhere_take_the_host)
+{
+    g_autoptr(EchImport) import =
+        must_read(HEAD "push 1 5 3\n" KERNEL("2", "0", ON_0) KERNEL("3", "0", ON_0) KERNEL("4", "1", ON_1) KERNEL("5", "1", ON_1) KERNEL("6", "0", ON_0) /**/
+                  "push 7 6 3\n" KERNEL("8", "1", ON_1) "pop 9 6\npop 9 5\n" KERNEL("10", "1", ON_1) "sync 11 3 1 0 0\n" KERNEL("12", "0", ON_0));
+    static const uint32_t told[] = {0, 0, 2, 0, 2, 0, 1, 0};
+    for (size_t k = 0; k < G_N_ELEMENTS(told); k++)
+        ck_assert_uint_eq(elsewhere(import->trace, k), told[k]);
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDevice) device = ech_device_load("h100-sxm", NULL, &error);
+    g_autoptr(EchTrace) one = of_device(import->trace, 1, false);
+    EchReplayOptions options = {0};
+    ech_params_defaults(ech_replay_params, &options);
+    options.engine = ECH_ENGINE_NATIVE;
+    g_autoptr(EchRun) run = ech_replay_run(one, device, NULL, &options, &error);
+    ck_assert_ok(run != NULL, error);
+    ech_params_clear(ech_replay_params, &options);
+    /* The third launch of the host is the first on this device. */
+    for (size_t s = 0; s < run->n_spans; s++)
+        if (ech_trace_ops(one)[run->spans[s].op].kind == ECH_OP_KERNEL) {
+            ck_assert_int_ge(run->spans[s].start, 3 * run->host_launch);
+            ck_assert_int_lt(run->spans[s].start, 4 * run->host_launch);
+            break;
+        }
+}
+END_TEST
+
+/* The devices of a group in one process meet: the second collective of one is the second of the other. */
+START_TEST(collectives_meet_in_one_process)
+{
+    g_autoptr(EchImport) import = must_read(HEAD "collective 2 0 0 2 1024 2 1\nmeets 77\ncollective 3 1 0 2 1024 2 1\nmeets 77\n"
+                                                 "collective 4 0 0 2 1024 2 1\nmeets 77\ncollective 5 1 0 2 1024 2 1\nmeets 77\n");
+    uint64_t times[2] = {0};
+    for (size_t i = 0; i < ech_trace_n_ops(import->trace); i++) {
+        const EchOp *op = &ech_trace_ops(import->trace)[i];
+        EchMeeting meeting;
+        if (op->kind != ECH_OP_COLLECTIVE)
+            continue;
+        const char *at = ech_meets_of(ech_trace_string(import->trace, op->launch));
+        ck_assert(ech_meets_next(&at, &meeting));
+        ck_assert_uint_eq(meeting.times, times[ech_trace_queues(import->trace)[op->queue].device]++);
+    }
+    ck_assert_uint_eq(times[0], 2);
+    ck_assert_uint_eq(times[1], 2);
+}
+END_TEST
+
+/* Each has its own memory, and of the other's no more than a name; and devices keep their numbers, whichever is asked first. */
+START_TEST(each_device_has_its_own_memory)
+{
+    static const char *const texts[] = {HEAD COPY("2", "0", ON_0, ON_1) KERNEL("3", "1", ON_1),
+                                        "echelon-pretend 1\nclock 1\ndevice 80000000000 0 2 \"h100-sxm\"\nname 1 \"k(float const*, float*)\"\n"
+                                        "alloc 1 1 0 2000000000 134217728 3 0\nalloc 1 0 0 1000000000 67108864 3 0\n" KERNEL("2", "1", ON_1)
+                                            COPY("3", "0", ON_0, ON_1)};
+    static const EchBytes held[] = {67108864, 134217728};
+    for (size_t k = 0; k < 4; k++) {
+        g_autoptr(EchImport) import = must_read(texts[k / 2]);
+        ck_assert_uint_eq(ech_trace_most_live(import->trace, k % 2), held[k % 2]);
+        g_autoptr(EchTrace) one = of_device(import->trace, k % 2, true);
+        EchId hbm = ech_trace_find_memory(one, "hbm");
+        EchBytes bytes = 0, others = 0;
+        for (size_t b = 0; b < ech_trace_n_buffers(one); b++) {
+            const EchBuffer *buffer = &ech_trace_buffers(one)[b];
+            *(buffer->memory == hbm ? &bytes : &others) += buffer->bytes;
+        }
+        ck_assert_uint_eq(bytes, held[k % 2]);
+        ck_assert_uint_eq(others, 0);
+        uint32_t device;
+        ck_assert(ech_trace_device_of(one, hbm, &device));
+        ck_assert_uint_eq(device, k % 2);
+    }
+}
+END_TEST
+
+int main(void)
+{
+    Suite *suite = suite_create("devices");
+    TCase *cases = tcase_create("devices");
+    tcase_add_test(cases, a_device_waits_for_events_of_another);
+    tcase_add_test(cases, a_host_waits_for_one_device_before_it_asks_another);
+    tcase_add_test(cases, launches_elsewhere_take_the_host);
+    tcase_add_test(cases, collectives_meet_in_one_process);
+    tcase_add_test(cases, each_device_has_its_own_memory);
+    suite_add_tcase(suite, cases);
+    return ech_test_main(suite);
+}
