@@ -432,12 +432,15 @@ int ech_verb_run(int argc, char **argv)
     if (!experiment)
         return ech_cli_fail(error);
     experiment->brief = !options.json && !options.output;
+    size_t n = 0;
+    bool one = ech_yaml_text(experiment->cases[0].config, "capture_device") != NULL;
+    g_autofree uint32_t *devices = one ? NULL : ech_cli_devices(experiment, &n);
+    const bool alone = rest[0] || experiment->find || experiment->n_cases > 1 || g_strcmp0(options.engine, "simgrid") == 0;
+    if (devices && alone)
+        fprintf(stderr, "note the capture holds %zu devices: this is about the fullest of them alone (--set capture_device=N: another)\n", n);
     if (experiment->find)
         return run_find(experiment, &options);
     if (experiment->n_cases > 1)
         return run_sweep(experiment, &options);
-    size_t n = 0;
-    bool alone = rest[0] || g_strcmp0(options.engine, "simgrid") == 0 || ech_yaml_text(experiment->cases[0].config, "capture_device");
-    g_autofree uint32_t *devices = alone ? NULL : ech_cli_devices(experiment, &n);
-    return devices ? ech_cli_run_devices(&overrides, experiment, devices, n, options.output, options.json) : run_one(experiment, &options);
+    return devices && !alone ? ech_cli_run_devices(&overrides, experiment, devices, n, options.output, options.json) : run_one(experiment, &options);
 }

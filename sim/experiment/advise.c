@@ -1354,7 +1354,7 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
         const char *remark = json_array_get_string_element(remarks, i);
         if (g_str_has_prefix(remark, ECH_REMARK_OPTIMIZER))
             g_ptr_array_add(said, g_strdup_printf("%s.", remark));
-        if (g_str_has_prefix(remark, ECH_REMARK_CACHE))
+        if (g_str_has_prefix(remark, ECH_REMARK_CACHE) || g_str_has_prefix(remark, ECH_REMARK_DEVICES))
             g_ptr_array_insert(said, 0, g_strdup_printf("T%s.", remark + 1));
     }
     g_ptr_array_add(said, NULL);

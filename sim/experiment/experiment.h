@@ -9,7 +9,7 @@
  *     passes: [unplan, "pad:align=1MiB"]
  *     replay: {engine: native}             # the rows of ech_replay_params
  *     step: 2                              # of a capture, one step alone (default: all of it)
- *     capture_device: 0                    # which device of a capture of several (default: the first that computes)
+ *     capture_device: 0                    # which device of a capture of several, alone (default: the fullest that computes; run by itself: all, together)
  *     format: hlo                          # and beside: see EchImportOptions
  *     set: {device.memories.hbm.capacity: x2}   # edits, as --set
  *     find: {path: device.memories.hbm.capacity, values: 1GiB..16GiB, for: fits}   # see find.h

@@ -28,7 +28,8 @@ struct EchImportCache {
     GHashTable *devices; /**< name -> EchYamlNode */
 };
 
-/** How the remark on temporaries of PyTorch's optimizers begins, which advice repeats. */
+/** How the remark on the one of several devices begins that is replayed, and that on temporaries of PyTorch's optimizers; advice repeats both. */
+#define ECH_REMARK_DEVICES "the capture holds devices "
 #define ECH_REMARK_OPTIMIZER "PyTorch's optimizer"
 /** Whether an optimizer asked for it that takes all parameters at once, and whether PyTorch 2.15 has it as one kernel, too. @stack: text, or NULL. */
 typedef enum { ECH_FOREACH_NOT = 1, ECH_FOREACH_FUSIBLE, ECH_FOREACH_NOT_FUSIBLE } EchForeachKind;

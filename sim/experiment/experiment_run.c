@@ -637,9 +637,8 @@ static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchT
         return ech_trace_ref(trace);
     if (n > 1 && !together)
         ech_diag_remark(diag,
-                        "the capture holds devices %s: device %" G_GUINT64_FORMAT
-                        "%s is replayed alone, on links and memories of its own, as if it had to wait "
-                        "for none of the others (capture_device chooses another)",
+                        ECH_REMARK_DEVICES "%s: device %" G_GUINT64_FORMAT "%s is replayed alone, on links and memories of its own, as if it had to wait "
+                                           "for none of the others (capture_device chooses another)",
                         list->str, chosen, text ? "" : ", the fullest,");
     EchSelectOptions options = {.device = of_one ? (uint32_t)chosen : ECH_NONE, .together = together, .pageable = pageable ? pageable->name : NULL};
     return select_cached(experiment, trace, &options, error);

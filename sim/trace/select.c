@@ -322,8 +322,27 @@ static EchId first_memory(const Selection *s)
     return ech_trace_builder_memory(s->builder, "hbm");
 }
 
+/* What another device's copies bring, but in a backward pass, is what this one is given: nothing here makes it. By buffer; g_free. */
+static bool *find_given(const Selection *s)
+{
+    bool *given = g_new0(bool, ech_trace_n_buffers(s->trace) + 1);
+    for (size_t i = 0; i < ech_trace_n_ops(s->trace); i++) {
+        const EchOp *op = &ech_trace_ops(s->trace)[i];
+        if (s->keep[i] || op->kind != ECH_OP_COPY || (op->stack != ECH_NONE && strstr(ech_trace_string(s->trace, op->stack), "Backward")))
+            continue;
+        for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++) {
+            const EchUse *use = &ech_trace_uses(s->trace)[u];
+            const EchBuffer *buffer = &ech_trace_buffers(s->trace)[use->buffer];
+            bool unmade = buffer->role == ECH_ROLE_UNKNOWN || buffer->role == ECH_ROLE_ACTIVATION || buffer->role == ECH_ROLE_TEMPORARY;
+            given[use->buffer] |= use->access == ECH_WRITE && unmade && memory_kept(s, buffer->memory);
+        }
+    }
+    return given;
+}
+
 static void copy_buffers(Selection *s, const EchId *op_map)
 {
+    g_autofree bool *given = s->one ? find_given(s) : NULL;
     for (size_t i = 0; i < ech_trace_n_buffers(s->trace); i++) {
         EchBuffer buffer = ech_trace_buffers(s->trace)[i];
         buffer.name = mapped(s->strings, buffer.name);
@@ -339,6 +358,8 @@ static void copy_buffers(Selection *s, const EchId *op_map)
             buffer.queue = ECH_NONE;
         } else {
             buffer.memory = s->memories[buffer.memory];
+            if (given && given[i])
+                buffer.role = ECH_ROLE_INPUT;
         }
         buffer.loop = mapped(op_map, buffer.loop);
         ech_trace_builder_buffer(s->builder, buffer);

@@ -187,6 +187,22 @@ START_TEST(each_device_has_its_own_memory)
 }
 END_TEST
 
+/* What the other device sends is what this one is given: a batch of more rows has more of it. Gradients are not. */
+START_TEST(what_another_device_sends_is_given)
+{
+    static const char *const ranges[] = {"range", "autograd::engine::evaluate_function: ToCopyBackward0"};
+    for (size_t k = 0; k < G_N_ELEMENTS(ranges); k++) {
+        g_autofree char *text = g_strdup_printf(HEAD "name 4 \"%s\"\npush 1 5 4\n" COPY("2", "0", ON_0, ON_1) "pop 3 5\n" KERNEL("4", "1", ON_1), ranges[k]);
+        g_autoptr(EchImport) import = must_read(text);
+        g_autoptr(EchTrace) one = of_device(import->trace, 1, true);
+        size_t given = 0;
+        for (size_t b = 0; b < ech_trace_n_buffers(one); b++)
+            given += ech_trace_buffers(one)[b].role == ECH_ROLE_INPUT && ech_trace_buffers(one)[b].bytes > 0;
+        ck_assert_uint_eq(given, k == 0);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("devices");
@@ -196,6 +212,7 @@ int main(void)
     tcase_add_test(cases, launches_elsewhere_take_the_host);
     tcase_add_test(cases, collectives_meet_in_one_process);
     tcase_add_test(cases, each_device_has_its_own_memory);
+    tcase_add_test(cases, what_another_device_sends_is_given);
     suite_add_tcase(suite, cases);
     return ech_test_main(suite);
 }
