@@ -334,7 +334,8 @@ static bool *find_given(const Selection *s)
             const EchUse *use = &ech_trace_uses(s->trace)[u];
             const EchBuffer *buffer = &ech_trace_buffers(s->trace)[use->buffer];
             bool unmade = buffer->role == ECH_ROLE_UNKNOWN || buffer->role == ECH_ROLE_ACTIVATION || buffer->role == ECH_ROLE_TEMPORARY;
-            given[use->buffer] |= use->access == ECH_WRITE && unmade && memory_kept(s, buffer->memory);
+            given[use->buffer] |=
+                use->access == ECH_WRITE && unmade && memory_kept(s, buffer->memory) && !is_host_name(ech_trace_memory(s->trace, buffer->memory));
         }
     }
     return given;
