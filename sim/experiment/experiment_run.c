@@ -605,8 +605,9 @@ static uint32_t fullest_at_work(const EchTrace *trace, const uint32_t *devices, 
 }
 
 /* One device of a capture of several: its link and its memory are its own. The fullest that computes, unless capture_device says another. */
-static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchTrace *trace, const EchDevice *device, EchDiag *diag, GError **error)
+static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchTrace *trace, EchResult *result, GError **error)
 {
+    EchDiag *diag = result->pass_diag;
     const char *text = ech_yaml_text(c->config, "capture_device");
     size_t n;
     g_autofree uint32_t *devices = ech_trace_devices(trace, &n);
@@ -631,7 +632,7 @@ static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchT
     remark_pinning(trace, diag);
     remark_optimizer(trace, diag);
     remark_alike(trace, diag);
-    const EchMemory *pageable = ech_device_memory_kind(device, ECH_MEM_HOST_PAGEABLE);
+    const EchMemory *pageable = ech_device_memory_kind(result->device, ECH_MEM_HOST_PAGEABLE);
     bool of_one = n > 1 || text || (n > 0 && ech_trace_is_of_several(trace));
     if (!of_one && !pageable)
         return ech_trace_ref(trace);
@@ -640,6 +641,11 @@ static EchTrace *select_device(EchExperiment *experiment, const EchCase *c, EchT
                         ECH_REMARK_DEVICES "%s: device %" G_GUINT64_FORMAT "%s is replayed alone, on links and memories of its own, as if it had to wait "
                                            "for none of the others (capture_device chooses another)",
                         list->str, chosen, text ? "" : ", the fullest,");
+    if (n > 1) {
+        char *title = g_strdup_printf("%s, device %" G_GUINT64_FORMAT, result->title, chosen);
+        g_free(result->title);
+        result->title = title;
+    }
     EchSelectOptions options = {.device = of_one ? (uint32_t)chosen : ECH_NONE, .together = together, .pageable = pageable ? pageable->name : NULL};
     return select_cached(experiment, trace, &options, error);
 }
@@ -740,7 +746,7 @@ static bool make_trace(EchExperiment *experiment, const EchCase *c, const EchImp
             trace = merged;
         }
     } else {
-        trace = select_device(experiment, c, import->trace, result->device, result->pass_diag, error);
+        trace = select_device(experiment, c, import->trace, result, error);
         if (trace) {
             find_recorded_device(trace, result);
             remark_pretended(trace, result->device, result->pass_diag);
