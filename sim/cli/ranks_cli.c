@@ -226,7 +226,7 @@ uint32_t *ech_cli_devices(EchExperiment *experiment, size_t *ret_n)
 {
     const EchImport *import = ech_experiment_import(experiment, NULL);
     *ret_n = 0;
-    bool together = import && import->trace && !import->program && strcmp(import->format, "pretend") == 0;
+    bool together = import && import->trace && !import->program && strcmp(ech_trace_format(import->trace), "pretend") == 0;
     uint32_t *devices = together ? ech_trace_devices(import->trace, ret_n) : NULL;
     if (*ret_n > 1 && *ret_n <= ECH_MAX_RANKS)
         return devices;

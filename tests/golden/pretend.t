@@ -380,7 +380,7 @@ two.pretend: 2 devices of one process, rtx-4090
 $ : what one sends the other over NVLink, waits for an event, and a host that waits for that; others have no NVLink, one of them no way but over the memory of the host
 sh: 1: others: not found
 exit 127
-$ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 25769803776 0 2 \"h100-sxm\"\nname 1 \"k(float const*, float*)\"";  M=67108864;  for (d = 0; d < 2; d++) printf "alloc 1 %d 0 %d %d 3 0\nset 1 %d 0 %d\nuses 2 %d %d\n", d, (d+1)*1000000000, M, d, M, (d+1)*1000000000, M;  for (s = 0; s < 2; s++) { t = 100 * s + 10;   printf "kernel %d 0 1 1 4096 1 1 256 1 1 0\nargs 0 1000000000\n", t;   printf "copy %d 0 1 %d 3 3 1\nuses 1 1000000000 %d 2 2000000000 %d\nrecord %d 0 1 1\nwait %d 1 1 1\n", t+1, M, M, M, t+2, t+3;   printf "kernel %d 1 1 1 4096 1 1 256 1 1 0\nargs 0 2000000000\nrecord %d 1 1 2\n", t+4, t+5;   printf "sync %d 3 1 1 0\n", t+6; }  print "end" }' >$T/chain.pretend; echelon run --trace $T/chain.pretend --device h100-sxm; for d in l4 rtx-4090; do echelon run --trace $T/chain.pretend --device $d | grep '^  It takes'; done; echelon run --trace $T/chain.pretend --device h100-sxm -o $T/chain >/dev/null 2>&1; ls $T/chain; grep devices_of $T/chain/ranks.json
+$ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 25769803776 0 2 \"h100-sxm\"\nname 1 \"k(float const*, float*)\"";  M=67108864;  for (d = 0; d < 2; d++) printf "alloc 1 %d 0 %d %d 3 0\nset 1 %d 0 %d\nuses 2 %d %d\n", d, (d+1)*1000000000, M, d, M, (d+1)*1000000000, M;  for (s = 0; s < 2; s++) { t = 100 * s + 10;   printf "kernel %d 0 1 1 4096 1 1 256 1 1 0\nargs 0 1000000000\n", t;   printf "copy %d 0 1 %d 3 3 1\nuses 1 1000000000 %d 2 2000000000 %d\nrecord %d 0 1 1\nwait %d 1 1 1\n", t+1, M, M, M, t+2, t+3;   printf "kernel %d 1 1 1 4096 1 1 256 1 1 0\nargs 0 2000000000\nrecord %d 1 1 2\n", t+4, t+5;   printf "sync %d 3 1 1 0\n", t+6; }  print "end" }' >$T/chain.pretend; echelon run --trace $T/chain.pretend --device h100-sxm; for d in l4 rtx-4090; do echelon run --trace $T/chain.pretend --device $d | grep '^  It takes'; done; echelon run --trace $T/chain.pretend --device h100-sxm -o $T/chain >/dev/null 2>&1; ls $T/chain; grep devices_of $T/chain/ranks.json; echelon import $T/two.pretend --anonymize -o $T/other.ech >/dev/null 2>&1; echelon run --trace $T/other.ech --device rtx-4090 | sed -n 1,8p
 chain.pretend: 2 devices of one process, h100-sxm
 
   Every device fits.
@@ -411,6 +411,14 @@ report.html
 summary.txt
 timeline.pftrace
   "devices_of_one_process" : true,
+other: 2 devices of one process, rtx-4090
+
+  Every device fits.
+  It takes 176 us; 0.0 % of all devices' time is waiting for one another.
+
+                                                   kernels   communication       waits for           host,
+  device       live   reserved       time              run           alone          others            idle
+       0      4 MiB      4 MiB     126 us    19.9 us  16 %      0 ps   0 %      0 ps   0 %    106 us  84 %
 $ : kernels told by their code, of which L2 has what was used just before, where it is large, and whose instructions take their time. A program in C++ asks by the driver alone
 $ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 15000000000 0 1 \"h100-sxm\"\nname 1 \"scale\"\nname 2 \"count\"\nalloc 1 0 0 4294967296 1073741824 3 0"; for (i = 0; i < 100; i++) printf "kernel %d 0 0 1 4096 1 1 256 1 1 0\nuses 1 %d 4194304 2 %d 4194304\nlanes 0 0 1000\n", i, 4294967296 + i % 2 * 4194304, 4294967296 + (i + 1) % 2 * 4194304; print "kernel 200 0 0 2 4096 1 1 256 1 1 0\nuses 1 4294967296 4\nlanes 0 0 9000000000\nend" }' >$T/code.pretend; for d in h100-sxm v100-32 t4; do echelon run --trace $T/code.pretend --device $d | grep -E "^  It takes|hbm port .* read|  (count|scale) "; done; echelon run --trace $T/code.pretend --device h100-sxm --set device.runtime.submit_ps=99us | grep -E "waits for the program" | cut -c1-190; rm $T/code.pretend
   It takes 9.07 ms, bound by latency inside kernels (98 % of the critical path).
