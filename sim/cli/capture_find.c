@@ -4,6 +4,7 @@
 #include "sim/base/file.h"
 #include "sim/base/units.h"
 #include "sim/cli/cli.h"
+#include "sim/cli/ranks_cli.h"
 #include "sim/experiment/experiment.h"
 #include "sim/report/json_out.h"
 #include "sim/report/ranks.h"
@@ -137,8 +138,6 @@ static JsonNode *replay(char **paths, guint n, const char *device, const char *c
 {
     EchExperimentOverrides overrides = {.device = device, .settings = settings, .step = n == 1 && *step ? "usual" : NULL};
     g_autoptr(GPtrArray) experiments = g_ptr_array_new_with_free_func((GDestroyNotify)ech_experiment_free);
-    g_autofree EchResult **results = g_new0(EchResult *, n);
-    g_autofree EchReport *reports = g_new0(EchReport, n);
     JsonNode *node = NULL;
     for (guint i = 0; i < n; i++) {
         overrides.trace = paths[i];
@@ -148,9 +147,22 @@ static JsonNode *replay(char **paths, guint n, const char *device, const char *c
         experiment->brief = true;
         g_ptr_array_add(experiments, experiment);
     }
+    size_t n_devices = 0;
+    g_autofree uint32_t *devices = n == 1 ? ech_cli_devices(experiments->pdata[0], &n_devices) : NULL;
+    g_autoptr(GPtrArray) of_devices = g_ptr_array_new_with_free_func((GDestroyNotify)ech_experiment_free);
+    GPtrArray *all = experiments;
+    if (devices) { /* of one process: their usual step is that of all of them */
+        overrides.step = NULL;
+        if (!ech_cli_load_devices(&overrides, experiments->pdata[0], devices, n_devices, of_devices, NULL))
+            return NULL;
+        all = of_devices;
+        n = all->len;
+    }
+    g_autofree EchResult **results = g_new0(EchResult *, n);
+    g_autofree EchReport *reports = g_new0(EchReport, n);
     if (n == 1)
         results[0] = ech_experiment_run(experiments->pdata[0], 0, NULL);
-    else if (!ech_experiment_run_together((EchExperiment *const *)(void *)experiments->pdata, n, false, results, NULL))
+    else if (!ech_experiment_run_together((EchExperiment *const *)(void *)all->pdata, n, false, results, NULL))
         return NULL;
     for (guint i = 0; i < n && results[i]; i++)
         reports[i] = ech_result_report(results[i]);

@@ -130,9 +130,8 @@ static bool load_ranks(const EchExperimentOverrides *overrides, char **more, GPt
     return true;
 }
 
-/* The devices of @whole's capture. */
-static bool load_devices(const EchExperimentOverrides *overrides, const EchExperiment *whole, const uint32_t *devices, size_t n, GPtrArray *experiments,
-                         GError **error)
+bool ech_cli_load_devices(const EchExperimentOverrides *overrides, const EchExperiment *whole, const uint32_t *devices, size_t n, GPtrArray *experiments,
+                          GError **error)
 {
     for (size_t i = 0; i < n; i++) {
         EchExperiment *experiment = ech_experiment_load(NULL, overrides, error);
@@ -238,7 +237,7 @@ int ech_cli_run_devices(const EchExperimentOverrides *overrides, const EchExperi
 {
     GError *error = NULL;
     g_autoptr(GPtrArray) experiments = g_ptr_array_new_with_free_func((GDestroyNotify)ech_experiment_free);
-    if (!load_devices(overrides, whole, devices, n, experiments, &error))
+    if (!ech_cli_load_devices(overrides, whole, devices, n, experiments, &error))
         return ech_cli_fail(error);
     return run_and_tell(experiments, whole->title, output, json);
 }

@@ -10,5 +10,8 @@ int ech_cli_ranks(const EchExperimentOverrides *overrides, char **more, const ch
 
 /** Devices that a capture without measured times holds, owned by the caller; NULL where that is one, or @experiment is of another kind or cannot be read. */
 uint32_t *ech_cli_devices(EchExperiment *experiment, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
+/** Appends to @experiments one of each of @devices[n] of the capture that @whole has read, which has to outlive them. */
+bool ech_cli_load_devices(const EchExperimentOverrides *overrides, const EchExperiment *whole, const uint32_t *devices, size_t n, GPtrArray *experiments,
+                          GError **error);
 /** As ech_cli_ranks() of @devices[n] of the capture that @whole, of the same @overrides, has read. */
 int ech_cli_run_devices(const EchExperimentOverrides *overrides, const EchExperiment *whole, const uint32_t *devices, size_t n, const char *output, bool json);

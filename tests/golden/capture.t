@@ -181,6 +181,16 @@ find.78.pretend
 find.78.log
 find.79.pretend
 find.79.log
+$ : two devices of one process: a step is that of both, and GeForces do not reach one another
+$ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm --gpus 2 --find gib=1..2 -o two -- "$P" gib {gib} two 2>&1 | sed 's/\.[0-9]\{3,\}\././g'; rm two.*; for d in rtx-4090 l4; do echelon capture --pretend $d --gpus 2 -o two -- "$P" gib 1 two 2>/dev/null | grep peers; done; rm two.*
+echelon capture: gib 1: fits, 1 GiB of 79.1 GiB, 40.3 us
+echelon capture: gib 2: fits, 2 GiB of 79.1 GiB, 40.3 us
+It fits h100-sxm with gib 1 as with 2; nothing between was tried, and what is asked for lies outside.
+           1  fits                    1 GiB of 79.1 GiB         40.3 us
+           2  fits                    2 GiB of 79.1 GiB         40.3 us
+Now: echelon run --trace two.2.pretend --device h100-sxm
+peers: 0, error 217
+peers: 1, error 0
 $ cd $T && P=$(dirname "$(command -v echelon)")/tests/pretend_program; echelon capture --pretend h100-sxm --set device.memories.hbm.capacity={cap}GiB --find cap=16..128:8 -o least -- "$P" gib 40 2>&1 | sed 's/\.[0-9]\{3,\}\././g'; rm least.*
 echelon capture: cap 16: runs out of memory
 echelon capture: cap 128: fits, 40 GiB of 127 GiB, 20.1 us

@@ -85,5 +85,19 @@ int main(int argc, char **argv)
     launch(&function, (Dim){1024, 1, 1}, (Dim){256, 1, 1}, NULL, 0, NULL);
     copy(&answer, at, sizeof answer, 2);
     printf("the answer is %d\n", answer);
+    if (argc > 3 && strcmp(argv[3], "two") == 0) { /* and then as much again, on another device */
+        int (*set)(int), (*reaches)(int *, int, int), (*enable)(int, unsigned), peers = 0;
+        void *more[] = {found("cudaSetDevice"), found("cudaDeviceCanAccessPeer"), found("cudaDeviceEnablePeerAccess")};
+        if (!more[0] || !more[1] || !more[2])
+            return 1;
+        memcpy(&set, &more[0], sizeof set);
+        memcpy(&reaches, &more[1], sizeof reaches);
+        memcpy(&enable, &more[2], sizeof enable);
+        if (set(1) != 0 || allocate(&at, gib << 30) != 0 || reaches(&peers, 1, 0) != 0)
+            return 1;
+        printf("peers: %d, error %d\n", peers, enable(0, 0));
+        launch(&function, (Dim){1024, 1, 1}, (Dim){256, 1, 1}, NULL, 0, NULL);
+        copy(&answer, at, sizeof answer, 2);
+    }
     return 0;
 }
