@@ -11,6 +11,7 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy
+from jax.experimental.pjit import pjit
 from jax.sharding import Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding
 
 chip, cpu = jax.devices()[0], jax.devices("cpu")[0]
@@ -50,6 +51,16 @@ with mesh:
     g = scanned(layers, jax.device_put(jnp.ones((64, 256)), split))
     assert g.shape == (4, 256, 256) and g.sharding.device_set == set(jax.devices())
 
+
+
+def split_rows(x, w):
+    return jnp.tanh(x @ w), w
+
+
+with mesh:  # the name that jax.jit had, options by their places
+    y, _ = pjit(split_rows, (P("d"), P()), (P("d"), P()), donate_argnums=1)(jnp.ones((64, 256)), jnp.ones((256, 256)))
+    assert y.sharding.spec == P("d") and not y.sum()
+
 # What hangs on no weight, as an optimizer's first state, goes wherever it is used with them; what was put on a chip stays there.
 first = jax.jit(lambda layers: (jnp.zeros(layers.shape), jnp.int32(0)))(layers)
 assert jax.jit(lambda w, s: w + s[0] + s[1])(layers, first).sharding.device_set == set(jax.devices())
@@ -66,6 +77,7 @@ assert jax.lax.scan(lambda sum, v: (sum + v, None), 0.0, jnp.arange(5.0))[0] == 
 PY
 "$echelon" capture --pretend tpu-v5e --gpus 2 -o "$work/o" -- python3 "$work/old.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
 [ "$(grep -c 'update: called 3 times' "$work/said")" = 1 ] && ! grep -q 'Exception ignored' "$work/said" || { echo "of three updates:"; cat "$work/said"; exit 1; }
+grep -q 'split_rows: called 1 time' "$work/said" || { echo "of jax.experimental.pjit:"; cat "$work/said"; exit 1; }
 "$echelon" info --json "$work"/o.*.update | grep -Eq '"host_argument" *: *4194304' || { echo "the momentum is not on the host"; exit 1; }
 python3 -c 'import jax; raise SystemExit(jax.__version_info__ < (0, 8))' || exit 0
 

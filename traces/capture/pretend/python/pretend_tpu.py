@@ -5,6 +5,7 @@ All arrays are on CPU devices, as many as the chips that are pretended, so that 
 all but those parts of JAX that run things. What the program does outside of jax.jit runs on the CPU, for real."""
 import atexit
 import functools
+import inspect
 import hashlib
 import os
 import re
@@ -424,7 +425,7 @@ def _without_defaults(text):
 def begin(finder):
     """When Python starts: programs look for chips before they import jax."""
     os.environ.update(_ENVIRONMENT)
-    finder.when("jax", _install, "this jax's programs are not compiled for a TPU")
+    finder.when("jax", functools.partial(_install, finder=finder), "this jax's programs are not compiled for a TPU")
     finder.when("tpu_info.device", _tell_chips, "tpu_info finds no TPU")
     pretend_torch_tpu.begin(finder, _CHIP, _DEVICES, _SLICE)
 
@@ -436,7 +437,7 @@ def _tell_chips(device):
     device.get_local_chips = lambda: (chip, -(-_DEVICES // chip.value.devices_per_chip))
 
 
-def _install(jax):
+def _install(jax, finder):
     """When the program has imported jax: before it asks for devices."""
     if not pretend_versions.is_known(jax):
         sys.exit("echelon capture: JAX %s is too old to be compiled for a TPU that is not there; 0.4.38 or later is needed" % jax.__version__)
@@ -444,10 +445,24 @@ def _install(jax):
     from jax._src import source_info_util
     source_info_util.register_exclusion(__file__)  # no line of the program's
     pretended = _Pretended(jax)
-    jit = jax.jit
+    pretended_jit = _jit_of(pretended, jax, jax.jit)
+    jax.jit = pretended_jit
+    jax.pmap = _mapped(pretended, jax.pmap, pretended_jit)
+    finder.when("jax.experimental.pjit", functools.partial(_take_pjit, pretended, jax), "functions of jax.experimental.pjit run on the CPU, for real")
+    jax.distributed.initialize = _alone(jax, _DEVICES)
+    _compile_loops(pretended)
+    _profile_nothing(jax)
+    _lower_for(pretended.chips)
+
+
+def _jit_of(pretended, jax, jit):
+    """What stands for @jit, jax.jit or one of its older names, which may be given options by their places, too."""
+    names = list(inspect.signature(jit).parameters)[1:]
 
     @functools.wraps(jit)
-    def pretended_jit(function=None, /, **options):
+    def pretended_jit(function=None, *given, **options):
+        options.update(zip(names, given))
+        function = options.pop("fun", function)
         if function is None:
             return functools.partial(pretended_jit, **options)
         backend = options.pop("backend", None)
@@ -456,12 +471,17 @@ def _install(jax):
         jitted = jit(function, **options)
         return _Jitted(pretended, function, jitted, dict(options.get("compiler_options") or {}), pretend_versions.static_of(function, jitted, options))
 
-    jax.jit = pretended_jit
-    jax.pmap = _mapped(pretended, jax.pmap, pretended_jit)
-    jax.distributed.initialize = _alone(jax, _DEVICES)
-    _compile_loops(pretended)
-    _profile_nothing(jax)
-    _lower_for(pretended.chips)
+    return pretended_jit
+
+
+def _take_pjit(pretended, jax, module):
+    """jax.experimental.pjit.pjit, which JAX says since 0.8 is another name for jax.jit, and T5X, AXLearn and others call."""
+    said = getattr(module, "_deprecations", {}).get("pjit")
+    pretended_pjit = _jit_of(pretended, jax, said[1] if said else module.pjit)
+    if said:
+        module._deprecations["pjit"] = (said[0], pretended_pjit)
+    else:
+        module.pjit = pretended_pjit
 
 
 def _compile_loops(pretended):
