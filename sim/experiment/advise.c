@@ -12,6 +12,7 @@
 #include "sim/pass/modules.h"
 #include "sim/pass/remat.h"
 #include "sim/pass/schedule.h"
+#include "sim/program/softmax.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
 #include "sim/report/text.h"
@@ -140,6 +141,9 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", remat_betwee
 #define LOSS_IN_EIGHTHS                                                                                                                                        \
     "the last layer and the loss of an eighth of the rows at a time: h = x.detach().requires_grad_(); for a, b in zip(h.chunk(8), labels.chunk(8)): "          \
     "(cross_entropy(head(a), b, reduction=\"sum\") / rows).backward(); then x.backward(h.grad)"
+#define JAX_LOSS_IN_EIGHTHS                                                                                                                                    \
+    "the last product and the loss of an eighth of the rows at a time: jax.lax.scan(jax.checkpoint(f), 0.0, (x.reshape(8, -1, x.shape[-1]), "                  \
+    "labels.reshape(8, -1))), f(total, (a, b)): (total + loss(a @ head, b).sum(), None)"
 #define LOSS_OF_PAIRS                                                                                                                                          \
     "the loss of some rows of one side at a time against all of the other, and the other way round: A, B = a.detach().requires_grad_(), "                      \
     "b.detach().requires_grad_(); for p, l in zip(A.chunk(8), labels.chunk(8)): (cross_entropy(p @ B.T, l, reduction=\"sum\") / rows).backward(); likewise "   \
@@ -186,7 +190,7 @@ static const Measure measures[] = {
      ALWAYS},
     {"batch_in_two", "gradient accumulation in two", {"batch:parts=2", NULL}, 0, NULL, NULL, ACCUMULATE, NULL, ALWAYS},
     {"batch_in_four", "gradient accumulation in four", {"batch:parts=4", NULL}, 0, NULL, NULL, ACCUMULATE, NULL, ALWAYS},
-    {"loss_in_eight", "loss in eight parts", {LOSS_IN_EIGHT, NULL}, 0, NULL, NULL, LOSS_IN_EIGHTHS, NULL, ALWAYS},
+    {"loss_in_eight", "loss in eight parts", {LOSS_IN_EIGHT, NULL}, 0, NULL, JAX_LOSS_IN_EIGHTHS, LOSS_IN_EIGHTHS, NULL, ALWAYS},
     {"loss_in_parts", "loss in parts, with its logits", {LOSS, NULL}, 0, NULL, NULL, LOSS_IN_PARTS, NULL, ALWAYS},
     {"row_by_row", "micro-batches of one", {ROW_BY_ROW, NULL}, 0, NULL, NULL, ACCUMULATE, NULL, LAST},
     {"remat_blocks", "checkpoint each block", {BLOCKS, NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT, NULL, ALWAYS},
@@ -308,6 +312,7 @@ static const Measure measures[] = {
      NULL,
      LAST},
     {"remat_and_optimizer", "again, and optimizer on host", {"remat", "fuse:where=host", NULL}, 1, NULL, NULL, TORCH_PARTS "; and " HOST_OPTIMIZER, NULL, LAST},
+    {"remat_and_loss", "again, loss in eight parts", {remat, LOSS_IN_EIGHT, NULL}, 0, NULL, JAX_CHECKPOINT "; and " JAX_LOSS_IN_EIGHTHS, NULL, NULL, LAST},
     {again_whole,
      "again, and arguments on host",
      {"remat", "offload:what=arguments,idle=1000000", schedule, NULL},
@@ -399,6 +404,7 @@ typedef struct {
     bool twice;             /* and differentiates a gradient, too; */
     bool lists;             /* and its optimizer takes all parameters at once. */
     bool attends;           /* Much of what it holds is attention's scores. */
+    bool logits;            /* A compiled program has those of a loss. */
     bool averages;          /* There are copies of weights that it brings up to date. */
     bool several;           /* It runs on several devices. */
     guint step;             /* Of its whole steps the one that times are of, from 0. */
@@ -1009,6 +1015,8 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL; /* its policy would forbid what the compiler made again by itself */
     if (a->xla && a->again >= 0 && (is_policy(m->name) || (a->again >= MOST_AGAIN && g_str_has_prefix(first, remat))))
         return NULL; /* its own checkpoints do that, or keep less */
+    if (a->xla && has_pass(m, LOSS_IN_EIGHT) && (!a->logits || a->advice->forward))
+        return NULL;
     if (a->xla && a->advice->forward && g_str_has_prefix(first, remat))
         return NULL; /* jax.checkpoint keeps less for a backward pass */
     if (a->xla && a->again >= 0 && a->advice->base.host > 0 && strcmp(m->name, offload_products) == 0)
@@ -1177,44 +1185,15 @@ static char *lines_of(const EchResult *result)
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
 
-enum { EXPONENTIALS = 1, SUMS = 2 };
-
-/* Elements of arrays that softmax's exponentials and sums are given, uint64_t to EXPONENTIALS | SUMS. */
-static GHashTable *given_to_softmax(const EchProgram *program)
-{
-    GHashTable *given = g_hash_table_new_full(g_int64_hash, g_int64_equal, g_free, NULL);
-    for (EchId i = 0; i < program->n_instructions; i++) {
-        const EchInstruction *at = &program->instructions[i];
-        unsigned to = at->opcode == ECH_HLO_EXPONENTIAL ? EXPONENTIALS : at->opcode == ECH_HLO_REDUCE || at->opcode == ECH_HLO_REDUCE_WINDOW ? SUMS : 0;
-        if (to == 0 || at->n_operands == 0)
-            continue;
-        uint64_t count = program->shapes[program->instructions[ech_program_operand(program, at, 0)].shape].count;
-        unsigned before = GPOINTER_TO_UINT(g_hash_table_lookup(given, &count));
-        g_hash_table_replace(given, g_memdup2(&count, sizeof count), GUINT_TO_POINTER(before | to));
-    }
-    return given;
-}
-
-/* Elements of each array of attention's scores that a compiled program makes, uint64_t: of products in batches, at least twice as large as either side, of
- * which a softmax is taken. */
+/* Elements of each array of attention's scores that a compiled program makes, uint64_t. */
 static GArray *scores_of(const EchProgram *program)
 {
     GArray *counts = g_array_new(FALSE, FALSE, sizeof(uint64_t));
-    g_autoptr(GHashTable) given = given_to_softmax(program);
-    for (EchId i = 0; i < program->n_instructions; i++) {
-        const EchInstruction *at = &program->instructions[i];
-        EchDtype dtype;
-        if ((at->opcode != ECH_HLO_DOT && at->opcode != ECH_HLO_CONVOLUTION) || at->n_operands != 2 || program->shapes[at->shape].is_tuple ||
-            ech_program_product(program, i, 0, &dtype) != ECH_PRODUCT_BATCH)
-            continue;
-        uint64_t count = program->shapes[at->shape].count;
-        bool larger = true;
-        for (uint32_t k = 0; k < 2; k++)
-            larger &= count / 2 >= program->shapes[program->instructions[ech_program_operand(program, at, k)].shape].count;
-        if (larger && GPOINTER_TO_UINT(g_hash_table_lookup(given, &count)) == (EXPONENTIALS | SUMS)) {
-            g_array_append_val(counts, count);
-            g_hash_table_remove(given, &count); /* once is enough */
-        }
+    g_autoptr(GArray) softmaxes = ech_program_softmaxes(program);
+    for (guint i = 0; i < softmaxes->len; i++) {
+        const EchSoftmax *softmax = &g_array_index(softmaxes, EchSoftmax, i);
+        if (softmax->classes == 0)
+            g_array_append_val(counts, softmax->elements);
     }
     return counts;
 }
@@ -1432,6 +1411,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
     a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
     a->averages = has_averages(result->trace);
+    a->logits = ech_trace_get_property(result->trace, ECH_TRACE_LOGITS) != NULL;
     a->xla = result->program != NULL;
     a->tensorflow = a->xla && is_of_tensorflow(result->program);
     a->again = a->xla ? ech_program_products_again(result->program) : -1;

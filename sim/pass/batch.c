@@ -28,12 +28,14 @@ static const EchParam params[] = {
      "parts that a step takes its batch in, one after the other, adding their gradients up (gradient accumulation)"},
     {"what", ECH_PARAM_ENUM, offsetof(Options, what), "batch", NULL, NULL, whats,
      "batch: all of a step is done in parts; loss: its loss over classes alone, with the product before it, forward and backward; parts=1: in as many as "
-     "LigerFusedLinearCrossEntropyLoss takes"},
+     "LigerFusedLinearCrossEntropyLoss takes, of XLA's programs in eight"},
     {0},
 };
 
 /* Operations that a trace may come to have. */
 #define MOST_OPS 8000000u
+/* Parts of the loss of a program that XLA compiled, where nobody says how many. */
+enum { PARTS_OF_LOGITS = 8 };
 
 /* The forward and backward passes of a step: ops [first, last]. */
 typedef struct {
@@ -523,6 +525,8 @@ static char *why_not(const Writer *w, bool any)
     uint64_t rows = w->b->rows;
     double now = (double)rows * w->times / (double)w->parts;
     bool has_views = false;
+    if (w->of_loss && ech_trace_get_property(s->t, "program"))
+        return g_strdup("no logits of a loss over classes lie in hbm");
     g_autofree bool *is_asked_for = g_new0(bool, s->n_buffers + 1);
     bool twice = false;
     for (EchId a = 0; a < s->n_buffers; a++)
@@ -598,6 +602,15 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
         ech_diag_remark(diag, "batch: left the trace as it is: it has no computing queue, or no memory \"hbm\"");
         return ech_trace_ref(in);
     }
+    const char *logits = o->what == WHAT_LOSS && o->times == 1 && o->rows == 0 ? ech_trace_get_property(in, ECH_TRACE_LOGITS) : NULL;
+    if (logits) {
+        GError *failed = NULL;
+        EchTrace *out = ech_batch_logits_in_parts(&s, logits, o->parts == 1 ? PARTS_OF_LOGITS : o->parts, diag, &failed);
+        if (failed)
+            g_propagate_error(error, failed);
+        if (out || failed)
+            return out;
+    }
     bool any = ech_batch_init(&b, &s);
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s.t));
     g_autoptr(GArray) turns = g_array_new(FALSE, FALSE, sizeof(Turn)), last = g_array_new(FALSE, FALSE, sizeof(Behind));
@@ -656,7 +669,7 @@ static EchTrace *batch_run(const void *options, const EchDevice *device, EchTrac
 
 const EchPassClass ech_pass_batch = {
     .name = "batch",
-    .summary = "a larger or smaller batch, or one taken in parts whose gradients are added up (of PyTorch's programs)",
+    .summary = "a larger or smaller batch, or one taken in parts whose gradients are added up (of PyTorch's programs; of XLA's the loss)",
     .source = "ours; rows by what modules are given; PyTorch's AccumulateGrad; Liger's parts of a loss",
     .params = params,
     .options_size = sizeof(Options),

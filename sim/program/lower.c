@@ -8,6 +8,7 @@
 #include "sim/program/price_kernels.h"
 #include "sim/program/price_stationary.h"
 #include "sim/program/private.h"
+#include "sim/program/softmax.h"
 
 #include "models/device/device.h"
 #include "models/kernel/stalls.h"
@@ -996,6 +997,19 @@ static void set_figure(EchTraceBuilder *b, const char *name, EchBytes bytes)
     ech_trace_builder_printf_property(b, key, "%" G_GUINT64_FORMAT, bytes);
 }
 
+static void set_logits(EchTraceBuilder *b, const EchProgram *p)
+{
+    g_autoptr(GArray) softmaxes = ech_program_softmaxes(p);
+    g_autoptr(GString) logits = g_string_new(NULL);
+    for (guint i = 0; i < softmaxes->len; i++) {
+        const EchSoftmax *softmax = &g_array_index(softmaxes, EchSoftmax, i);
+        if (softmax->classes > 0)
+            g_string_append_printf(logits, "%s%" G_GUINT64_FORMAT "/%" G_GUINT64_FORMAT, logits->len > 0 ? "," : "", softmax->elements, softmax->classes);
+    }
+    if (logits->len > 0)
+        ech_trace_builder_set_property(b, ECH_TRACE_LOGITS, logits->str);
+}
+
 static void set_properties(const Lowerer *l)
 {
     const EchProgram *p = l->p;
@@ -1004,6 +1018,7 @@ static void set_properties(const Lowerer *l)
         ech_trace_builder_set_property(l->b, "platform", p->platform == ECH_PLATFORM_TPU ? "tpu" : "gpu");
     if (ech_program_kernels_for(p))
         ech_trace_builder_set_property(l->b, "chip", ech_program_kernels_for(p));
+    set_logits(l->b, p);
     if (!p->assignment)
         return;
     ech_trace_builder_set_property(l->b, "buffer_assignment", p->assignment_source);

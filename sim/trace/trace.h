@@ -245,6 +245,8 @@ const char *ech_trace_property(const EchTrace *trace, size_t i, const char **ret
 const char *ech_trace_get_property(const EchTrace *trace, const char *key);
 /** Key of a property: how many rows what a program hands to its modules has, a batch's. */
 #define ECH_TRACE_BATCH "batch"
+/** Key of a property: elements of the logits of a compiled program's losses, and of a row of each: "2147483648/65536", commas between several. */
+#define ECH_TRACE_LOGITS "logits"
 /** Key of a property: measures of PyTorch's that a program was captured with and does not have itself: "autocast=bfloat16,fused". */
 #define ECH_TRACE_WITH "pretended_with"
 /** Key of a property: how many tokens a server's cache has room for. */

@@ -634,11 +634,11 @@ $ echelon list passes
   slice            update stacked arrays a layer at a time, so that offload fetches slices (lax.fori_loop around the optimizer's update)
       names=text (*)  only kernels that update an array whose name, argument ("opt_state*"), operation or source line fits this, * standing for anything
       above=size (1MiB)  only where that array is of at least this size
-  batch            a larger or smaller batch, or one taken in parts whose gradients are added up (of PyTorch's programs)
+  batch            a larger or smaller batch, or one taken in parts whose gradients are added up (of PyTorch's programs; of XLA's the loss)
       times=ratio (1)  rows of a batch for each that there is: 0.5, 2; of a batch of one row, where it is less, so much of its length
       rows=number (0)  rows of a batch, where it is known how many there are; 0: as times= has it
       parts=number (1)  parts that a step takes its batch in, one after the other, adding their gradients up (gradient accumulation)
-      what=batch|loss (batch)  batch: all of a step is done in parts; loss: its loss over classes alone, with the product before it, forward and backward; parts=1: in as many as LigerFusedLinearCrossEntropyLoss takes
+      what=batch|loss (batch)  batch: all of a step is done in parts; loss: its loss over classes alone, with the product before it, forward and backward; parts=1: in as many as LigerFusedLinearCrossEntropyLoss takes, of XLA's programs in eight
   shard            split weights and optimizer state that every device holds whole over the devices (ZeRO-1); of PyTorch gradients, too (FSDP, ZeRO-3)
       weights=true or false (true)  true: weights are held in parts, too, and gathered when a step begins, of PyTorch when a module runs (FSDP); false: each device holds them whole, and gathers what was updated (ZeRO-1)
       names=text (*)  of compiled programs: only state whose name, argument ("opt_state*"), operation or source line fits this, * standing for anything
