@@ -1,7 +1,9 @@
 /* The batch pass on the loss of a program that XLA compiled: which arrays are logits, and what their parts take. */
+#include "sim/experiment/advise.h"
 #include "sim/program/lower.h"
 #include "tests/support/made.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
 
 /* 8,192 rows of 512 numbers, 65,536 classes: logits of 1 GiB in bf16, weights of 64 MiB. */
@@ -91,11 +93,31 @@ START_TEST(logits)
 }
 END_TEST
 
+START_TEST(advised)
+{
+    GError *error = NULL;
+    g_autofree char *folder = g_dir_make_tmp("echelon-logits-XXXXXX", NULL), *path = g_build_filename(folder, "step.hlo.txt", NULL);
+    ck_assert(g_file_set_contents(path, text, -1, NULL));
+    const EchExperimentOverrides overrides = {.trace = path, .device = "h100-sxm"};
+    g_autoptr(EchExperiment) experiment = ech_experiment_load(NULL, &overrides, &error);
+    ck_assert_ok(experiment != NULL, error);
+    g_autoptr(EchAdvice) advice = ech_advise(experiment, "512MiB", NULL, 1, NULL, NULL, NULL, &error);
+    ck_assert_ok(advice != NULL, error);
+    g_autoptr(GString) told = ech_advice_text(advice, 0);
+    ck_assert_msg(strstr(told->str, "IT DOES NOT FIT") && strstr(told->str, "   1  loss in eight parts ") &&
+                      strstr(told->str, "jax.lax.scan(jax.checkpoint(f)"),
+                  "%s", told->str);
+    g_unlink(path);
+    g_rmdir(folder);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("batch_logits");
     TCase *tc = tcase_create("logits");
     tcase_add_loop_test(tc, logits, 0, G_N_ELEMENTS(programs));
+    tcase_add_test(tc, advised);
     suite_add_tcase(suite, tc);
     return ech_test_main(suite);
 }
