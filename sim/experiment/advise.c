@@ -75,6 +75,8 @@ typedef struct {
 #define ROW_BY_ROW "batch:parts="
 #define LOSS "batch:what=loss"
 #define LOSS_IN_EIGHT LOSS ",parts=8"
+/* What blocks of a loop begin with is stacked by it, and so called. */
+#define INPUTS "offload:what=activations,idle=0,names=*while*"
 #define BY_LAYER_TPU "offload:what=arguments,overlap=true"
 
 /* With the name of the argument after it, where it is known. */
@@ -89,6 +91,7 @@ static const char again_whole[] = "remat_and_arguments", again_by_layer[] = "rem
 static const char fetched_later[] = "schedule"; /* of what waits on the host already */
 static const char parts_in_turn[] = "parts_in_turn", weights_ahead[] = "weights_ahead";
 static const char remat[] = "remat", remat_cheap[] = "remat_cheap", remat_between[] = "remat_between", offload_products[] = "offload_products";
+static const char inputs_on_host[] = "inputs_on_host"; /* of blocks that are checkpointed */
 
 #define JAX_CHECKPOINT "jax.checkpoint(block), around each block of layers; of a jax.lax.scan over layers around its body, with prevent_cse=False"
 #define JAX_NO_POLICY "jax.checkpoint(block) without the policy that it has, or with one that keeps less"
@@ -98,7 +101,7 @@ static const char remat[] = "remat", remat_cheap[] = "remat_cheap", remat_betwee
                "save_and_offload_only_these_names with jax.ad_checkpoint.checkpoint_name"
 #define OFFLOAD_NAMES                                                                                                                                          \
     JAX_POLICY "save_and_offload_only_these_names(names_which_can_be_saved=[], names_which_can_be_offloaded=[\"big\"], offload_src=\"device\", "               \
-               "offload_dst=\"pinned_host\")), in the block x = jax.ad_checkpoint.checkpoint_name(x, \"big\")"
+               "offload_dst=\"pinned_host\")), in the block x = checkpoint_name(x, \"big\") (from jax.ad_checkpoint import checkpoint_name)"
 /* XLA's defaults; what a program of that memory would have been compiled to. */
 #define SCHEDULED                                                                                                                                              \
     "compile it for a device of that memory: XLA's scheduler keeps what comes from the host to 95 % of it, or of as much as "                                  \
@@ -215,6 +218,7 @@ static const Measure measures[] = {
      NULL,
      NULL,
      ALWAYS},
+    {inputs_on_host, "blocks' inputs on host", {INPUTS, schedule, NULL}, 0, NULL, OFFLOAD_NAMES ", of what blocks begin with", NULL, NULL, ALWAYS},
     {fetched_later, "what is on host, fetched later", {schedule, NULL}, 1, NULL, SCHEDULED, NULL, NULL, ALWAYS},
     {"shard", "weights and state split (ZeRO-1)", {shard, NULL}, 0, NULL, SHARD, NULL, NULL, ALWAYS},
     {"shard_state", "optimizer state split (ZeRO-1)", {"shard:weights=false", NULL}, 0, NULL, NULL, ZERO_OPTIMIZER, NULL, ALWAYS},
@@ -342,6 +346,15 @@ static const Measure measures[] = {
      NULL,
      NULL,
      LAST},
+    {"remat_and_inputs",
+     "again, blocks' inputs on host",
+     {"remat", INPUTS, schedule, NULL},
+     0,
+     NULL,
+     OFFLOAD_NAMES ", of what blocks begin with",
+     NULL,
+     NULL,
+     LAST},
     {"over_eight",
      "eight, all split (FSDP, ZeRO-3)",
      {"shard:over=8", NULL},
@@ -404,6 +417,7 @@ typedef struct {
     bool twice;             /* and differentiates a gradient, too; */
     bool lists;             /* and its optimizer takes all parameters at once. */
     bool attends;           /* Much of what it holds is attention's scores. */
+    bool loops;             /* A program has some. */
     bool logits;            /* A compiled program has those of a loss. */
     bool averages;          /* There are copies of weights that it brings up to date. */
     bool several;           /* It runs on several devices. */
@@ -1015,6 +1029,8 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL; /* its policy would forbid what the compiler made again by itself */
     if (a->xla && a->again >= 0 && (is_policy(m->name) || (a->again >= MOST_AGAIN && g_str_has_prefix(first, remat))))
         return NULL; /* its own checkpoints do that, or keep less */
+    if (a->xla && has_pass(m, INPUTS) && (!a->loops || (a->again < MOST_AGAIN) == (strcmp(m->name, inputs_on_host) == 0)))
+        return NULL;
     if (a->xla && has_pass(m, LOSS_IN_EIGHT) && (!a->logits || a->advice->forward))
         return NULL;
     if (a->xla && a->advice->forward && g_str_has_prefix(first, remat))
@@ -1411,6 +1427,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
     a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
     a->averages = has_averages(result->trace);
+    a->loops = ech_trace_has_op(result->trace, ECH_OP_LOOP);
     a->logits = ech_trace_get_property(result->trace, ECH_TRACE_LOGITS) != NULL;
     a->xla = result->program != NULL;
     a->tensorflow = a->xla && is_of_tensorflow(result->program);

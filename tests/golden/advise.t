@@ -50,10 +50,11 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 20MiB | s
    2  again, and arguments layer by layer  26.3 MiB  5.50 MiB        -         -
    3  products on host, the rest again     27.6 MiB    16 MiB        -         -
    4  activations again or all on host     28.6 MiB     2 MiB        -         -
-   5  make activations again               31.5 MiB         -        -         -
-   6  keep products of weights alone       48.4 MiB         -        -         -
-   7  make again what needs no product     56.6 MiB         -        -         -
-   8  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
+   5  again, blocks' inputs on host        28.6 MiB     2 MiB        -         -
+   6  make activations again               31.5 MiB         -        -         -
+   7  keep products of weights alone       48.4 MiB         -        -         -
+   8  make again what needs no product     56.6 MiB         -        -         -
+   9  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
 $ echelon advise traces/gpt_unrolled_kept.h100 --device h100-sxm --memory 60MiB | grep -c -- '--pass schedule'
 1
@@ -214,18 +215,19 @@ $ echelon advise traces/gpt_everything.h100 --device h100-sxm --memory 29MiB | s
   What may
    1  make activations again               31.5 MiB         -        -         -
    2  activations again or all on host     28.1 MiB     2 MiB  1.17 ms    x1.089
-   3  again, and arguments layer by layer  26.3 MiB  5.50 MiB  1.91 ms    x1.772
-   4  products on host, the rest again     30.9 MiB    16 MiB        -         -
-  (of what is made again there are at once at most: 7.52 MiB by 2, 7.52 MiB by 3; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
+   3  again, blocks' inputs on host        28.1 MiB     2 MiB  1.17 ms    x1.089
+   4  again, and arguments layer by layer  26.3 MiB  5.50 MiB  1.91 ms    x1.772
+   5  products on host, the rest again     30.9 MiB    16 MiB        -         -
+  (of what is made again there are at once at most: 7.52 MiB by 2, 7.52 MiB by 3, 7.52 MiB by 4; jax.checkpoint has all there that a block makes: what a block makes beyond that it needs besides)
   (compilers asked for jax.checkpoint have taken up to 1.2 times what is said of making again)
   (XLA fetches offloaded arrays early, many at once, and may need as much as without, or more; what a loop over layers fetches slice by slice, jax.lax.scan, comes when it is used)
   (what is told without a time has no room with the kernels that there are; a policy of jax.checkpoint makes again all that it does not name, in kernels fused anew, and needs from what 'make activations again' does up to that)
   The compiler settles it: with the measure in the program (jax.checkpoint, its offload policies, memory_kind="pinned_host", shardings), 'echelon capture --pretend h100-sxm -o asked -- python train.py' tells what it needs then.
 
   What would not be enough
-   6  keep products of weights alone       48.4 MiB         -        -         -
-   7  make again what needs no product     56.6 MiB         -        -         -
-   8  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
+   7  keep products of weights alone       48.4 MiB         -        -         -
+   8  make again what needs no product     56.6 MiB         -        -         -
+   9  arguments on host, layer by layer     117 MiB  5.50 MiB        -         -
 
 $ sed '/^summary/d' tests/golden/data/small.yaml >$T/bare.yaml; COLUMNS=80 echelon advise tests/golden/data/recorded.ech --device $T/bare.yaml | head -2; cp tests/golden/data/recorded.ech $T/$(printf 'a-long-name-%.0s' 1 2 3 4 5 6 7).ech; COLUMNS=60 echelon advise $T/a-long*.ech --device tests/golden/data/small.yaml | head -3
 recorded on small
