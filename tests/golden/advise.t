@@ -279,3 +279,9 @@ $ echelon advise traces/gpt_jax.h100 --device h100-sxm --memory 100MiB | sed -n 
 
 $ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native --set device.memories.hbm.available=100MiB --set replay.unified_memory=true | grep 'Unified'
   Unified memory: 100 MiB of it are the device's. 208 MiB came from the host when they were touched, and 234 MiB went there to make room; operations waited 10.5 ms for that.
+$ echelon advise --trace traces/gpu_h200/jax_offload/gpt_nothing --device h200-calibrated | grep -E 'in eight parts|inputs on host|checkpoint_name|lax.scan'
+   1  loss in eight parts                  2.06 GiB         -  47.4 ms    x1.016
+   2  blocks' inputs on host               2.53 GiB   192 MiB  48.7 ms    x1.043
+   1  the last product and the loss of an eighth of the rows at a time: jax.lax.scan(jax.checkpoint(f), 0.0, (x.reshape(8, -1, x.shape[-1]), labels.reshape(8, -1))), f(total, (a, b)): (total + loss(a @ head, b).sum(), None)
+   2  jax.checkpoint(block, policy=jax.checkpoint_policies.save_and_offload_only_these_names(names_which_can_be_saved=[], names_which_can_be_offloaded=["big"], offload_src="device", offload_dst="pinned_host")), in the block x = checkpoint_name(x, "big") (from jax.ad_checkpoint import checkpoint_name), of what blocks begin with
+   3  optimizer state (weights, too, where a jax.lax.scan runs over their layers) with sharding.with_memory_kind("pinned_host"), and the update in a jax.lax.fori_loop over layers that carries state and weights: of each jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False), what waits on the host through jax.device_put to the device and, updated, back, and jax.lax.dynamic_update_index_in_dim
