@@ -75,8 +75,8 @@ typedef struct {
 #define ROW_BY_ROW "batch:parts="
 #define LOSS "batch:what=loss"
 #define LOSS_IN_EIGHT LOSS ",parts=8"
-/* What blocks of a loop begin with is stacked by it, and so called. */
-#define INPUTS "offload:what=activations,idle=0,names=*while*"
+/* What blocks of a loop begin with, it stacks. */
+#define INPUTS "offload:what=activations,idle=0,names=" ECH_STACKS
 #define BY_LAYER_TPU "offload:what=arguments,overlap=true"
 
 /* With the name of the argument after it, where it is known. */

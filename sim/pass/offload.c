@@ -33,7 +33,8 @@ static const EchParam offload_params[] = {
      "and goes back when the one is called that came behind it first, as enable_model_cpu_offload() of diffusers has it; results: what it hands back"},
     {"names", ECH_PARAM_STRING, offsetof(OffloadOptions, names), "*", NULL, NULL, NULL,
      "only arrays whose name, argument (\"opt_state*\"), operation, source line (\"*model.py:29*\"), PyTorch module (\"*layers.*.mlp*\") or role "
-     "(\"optimizer\") fits this, * standing for anything; products: what matrix products without batch dimensions make, and convolutions (of XLA's programs)"},
+     "(\"optimizer\") fits this, * standing for anything; products: what matrix products without batch dimensions make, and convolutions (of XLA's programs); "
+     "stacks: what a loop writes, and one reads, slice by slice"},
     {"above", ECH_PARAM_BYTES, offsetof(OffloadOptions, above), "1MiB", NULL, NULL, NULL, "only arrays of at least this size"},
     {"idle", ECH_PARAM_RATIO, offsetof(OffloadOptions, idle), "1", "0", "1000000", NULL,
      "saved: only arrays that lie idle for at least this many times as long as copying them out and back takes; others: shorter pauses are spent on the "

@@ -132,7 +132,7 @@ static void say_names(const EchPass *pass, const EchTrace *trace, EchDiag *diag)
         if (param->type != ECH_PARAM_STRING || !g_strv_contains(keys, param->name))
             continue;
         const char *pattern = *(char *const *)(const void *)((const char *)pass->options + param->offset);
-        if (!*pattern || strcmp(pattern, "*") == 0 || strcmp(pattern, ECH_PRODUCTS) == 0)
+        if (!*pattern || strcmp(pattern, "*") == 0 || strcmp(pattern, ECH_PRODUCTS) == 0 || strcmp(pattern, ECH_STACKS) == 0)
             continue;
         g_autofree char *unfit = ech_names_unfit(trace, pattern, strcmp(param->name, "modules") == 0);
         if (unfit)

@@ -171,6 +171,8 @@ bool ech_survey_fits_name(const EchSurvey *survey, EchId buffer, const char *pat
         return true;
     if (strcmp(pattern, ECH_PRODUCTS) == 0)
         return b->product == ECH_PRODUCT_RESULT;
+    if (strcmp(pattern, ECH_STACKS) == 0)
+        return survey->is_stack[buffer];
     g_auto(GStrv) lines = g_strsplit(ech_trace_string(survey->t, b->stack), "\n", -1);
     for (char **line = lines; *line; line++)
         if (g_pattern_match_simple(pattern, *line))
@@ -239,6 +241,19 @@ static void walk(EchSurvey *s)
     }
 }
 
+static void find_stacks(EchSurvey *s)
+{
+    g_autofree bool *is_written = g_new0(bool, s->n_buffers + 1);
+    for (int reads = 0; reads < 2; reads++)
+        for (EchId i = 0; i < s->n; i++)
+            for (uint32_t u = s->ops[i].first_use; s->region[i] != ECH_NONE && u < s->ops[i].first_use + s->ops[i].n_uses; u++) {
+                EchId a = ech_survey_used(s, u);
+                bool slice = s->uses[u].bytes > 0 && s->uses[u].bytes <= s->buffers[a].bytes / 2 && s->buffers[a].loop != s->region[i];
+                is_written[a] |= !reads && slice && s->uses[u].access == ECH_WRITE;
+                s->is_stack[a] |= reads && slice && s->uses[u].access == ECH_READ && is_written[a];
+            }
+}
+
 bool ech_survey_init(EchSurvey *survey, const EchTrace *trace, const EchDevice *device)
 {
     *survey = (EchSurvey){.t = trace,
@@ -263,7 +278,9 @@ bool ech_survey_init(EchSurvey *survey, const EchTrace *trace, const EchDevice *
     survey->clock = g_new0(EchTime, survey->n + 1);
     survey->live = g_new0(EchBytes, survey->n + 1);
     survey->region[survey->n] = ECH_NONE;
+    survey->is_stack = g_new0(bool, survey->n_buffers + 1);
     walk(survey);
+    find_stacks(survey);
     return true;
 }
 
@@ -273,6 +290,7 @@ void ech_survey_clear(EchSurvey *survey)
     g_clear_pointer(&survey->end, g_free);
     g_clear_pointer(&survey->clock, g_free);
     g_clear_pointer(&survey->live, g_free);
+    g_clear_pointer(&survey->is_stack, g_free);
 }
 
 void ech_users_init(EchUsers *users, const EchSurvey *survey, bool roots, bool writes)

@@ -21,6 +21,7 @@ typedef struct {
     EchId *end;      /**< end[n + 1]: of a LOOP, the first op after its body. */
     EchTime *clock;  /**< clock[n + 1]: when the core comes to an op, each loop run once before it is passed; what a WAIT waits is not in it. */
     EchBytes *live;  /**< live[n + 1]: bytes of hbm taken before an op. */
+    bool *is_stack;  /**< is_stack[n_buffers + 1]: see ECH_STACKS. */
 } EchSurvey;
 
 /** False where the trace has no memory "hbm", or no queue that computes; must be cleared all the same. */
@@ -64,8 +65,10 @@ bool ech_survey_begins_in_place(const EchSurvey *survey, EchId old, EchId buffer
 EchId ech_survey_after(const EchSurvey *survey, EchId op);
 /** A name that stands for the results of products (ECH_PRODUCT_RESULT). */
 #define ECH_PRODUCTS "products"
+/** A name that stands for what a loop writes a slice of each iteration, and one reads slices of: what jax.lax.scan keeps of layers for their gradients. */
+#define ECH_STACKS "stacks"
 /** Whether the name of @buffer, its role, or a line of what it is known by (argument, operation, source, module), fits @pattern, "*" standing for anything; or
- * ECH_PRODUCTS. */
+ * ECH_PRODUCTS, or ECH_STACKS. */
 bool ech_survey_fits_name(const EchSurvey *survey, EchId buffer, const char *pattern);
 /** What its arguments are called ("state[0][1]"), where no buffer's name fits @pattern; else NULL. Free with g_ptr_array_unref. */
 GPtrArray *ech_survey_unnamed(const EchSurvey *survey, const char *pattern);

@@ -272,6 +272,34 @@ START_TEST(stack)
 }
 END_TEST
 
+/* Of an array that a loop stacks and one that is kept whole the former alone, whatever they are called. */
+START_TEST(stacks_alone)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId layers = ech_test_buffer(b, "fusion.1", GB, ECH_ROLE_ACTIVATION, false), whole = ech_test_buffer(b, "fusion.2", GB / 2, ECH_ROLE_ACTIVATION, false);
+    (void)ech_test_put(b, ECH_OP_ALLOC, layers);
+    (void)ech_test_put(b, ECH_OP_ALLOC, whole);
+    ech_test_kernel(b, 0, whole, ECH_WRITE, GB / 2);
+    EchId forward = ech_test_loop(b, 10);
+    ech_test_kernel(b, 40 * ms, layers, ECH_WRITE, GB / 10);
+    ech_test_close_loop(b, forward);
+    EchId backward = ech_test_loop(b, 10);
+    ech_test_kernel(b, 40 * ms, layers, ECH_READ, GB / 10);
+    ech_test_close_loop(b, backward);
+    ech_test_kernel(b, 0, whole, ECH_READ, GB / 2);
+    (void)ech_test_put(b, ECH_OP_FREE, layers);
+    (void)ech_test_put(b, ECH_OP_FREE, whole);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    const char *const specs[] = {_i == 0 ? "offload:what=activations,idle=0,names=stacks" : "offload:what=activations,idle=0", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    ck_assert_uint_eq(ech_test_peak(run, "host"), _i == 0 ? GB : GB + GB / 2);
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), _i == 0 ? GB / 2 + GB / 10 : GB / 2);
+}
+END_TEST
+
 /* Two kernels of a loop that take slices of one array: the same where more would be more than the array has, else one each, as keys and values that are
  * stacked together. */
 START_TEST(slices_apart)
@@ -882,6 +910,7 @@ int main(void)
     tcase_add_test(tcase, at_home);
     tcase_add_test(tcase, read_before_its_slices);
     tcase_add_test(tcase, stack);
+    tcase_add_loop_test(tcase, stacks_alone, 0, 2);
     tcase_add_loop_test(tcase, slices_apart, 0, 2);
     tcase_add_test(tcase, whole_in_loop);
     tcase_add_test(tcase, other_queues);
