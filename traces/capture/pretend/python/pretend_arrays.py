@@ -3,6 +3,8 @@ jax.jit or brings from the host. All of them are zeros, the same page of them, r
 import functools
 import math
 import mmap
+import os
+import sys
 import threading
 import weakref
 
@@ -18,6 +20,8 @@ class Arrays:
         self.nothing, self.growing = None, threading.Lock()  # zeros, as many as the largest array took
         self.made = weakref.WeakValueDictionary()  # by id
         self.results = {}  # of operations outside of jax.jit, by what they are given
+        self.hanging = weakref.WeakValueDictionary()  # what such operations made of zeros, by id
+        self.looks, self.first_look = 0, None  # how often the program went by what chips would have computed, and where it did first
 
     def zeros(self, info, sharding, committed=True):
         """@committed: whether the program said where it lies."""
@@ -56,6 +60,35 @@ class Arrays:
         self.jitted_of = dispatch.xla_primitive_callable  # an operation as JAX jits it where it stands alone
         dispatch.xla_primitive_callable = self._computing(self.jitted_of)
         pjit._pjit_call_impl_python = self._calling(pjit._pjit_call_impl_python)  # of JAX's own functions: jax.random.normal, jnp.where
+        for name in ("__bool__", "__int__", "__index__"):
+            setattr(array.ArrayImpl, name, self._looking(getattr(array.ArrayImpl, name)))
+
+    def _looking(self, convert):
+        """Of one number: sizes and ways that a program takes go by that."""
+
+        @functools.wraps(convert)
+        def look(what):
+            if self.is_made(what) or self.hanging.get(id(what)) is what:
+                self.looks += 1
+                self.first_look = self.first_look or self._line()
+            return convert(what)
+
+        return look
+
+    def _line(self):
+        """Of whoever called JAX, "train.py:12"; None where nobody has a file."""
+        ours, frame = (os.path.dirname(self.jax.__file__), os.path.dirname(__file__)), sys._getframe(2)
+        while frame and frame.f_code.co_filename.startswith(ours):
+            frame = frame.f_back
+        return frame and "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno)
+
+    def _hang(self, results, args):
+        """Notes results of an operation, a list, that it made of zeros."""
+        if any(self.is_made(x) or self.hanging.get(id(x)) is x for x in args):
+            for one in results:
+                if isinstance(one, self.jax.Array):
+                    self.hanging[id(one)] = one
+        return results
 
     def _is_large(self, what):
         dtype = getattr(what, "dtype", None)
@@ -132,7 +165,11 @@ class Arrays:
                         self.results[key] = self.jax.eval_shape(lambda *given: primitive.bind(*given, **params), *args)
                 out = self.results[key]
                 made = self._nothing_of(out if primitive.multiple_results else [out], args)
-                return run(*args) if made is None else made if primitive.multiple_results else made[0]
+                if made is not None:
+                    return made if primitive.multiple_results else made[0]
+                own = run(*args)
+                self._hang(own if primitive.multiple_results else [own], args)
+                return own
 
             return compute
 
@@ -145,7 +182,11 @@ class Arrays:
             made = None
             if not jaxpr.effects:
                 made = self._nothing_of([out.aval for out in getattr(jaxpr, "jaxpr", jaxpr).outvars], args, out_shardings)
-            return call(*args, jaxpr=jaxpr, out_shardings=out_shardings, **params) if made is None else (made, *beside)
+            if made is not None:
+                return made, *beside
+            own = call(*args, jaxpr=jaxpr, out_shardings=out_shardings, **params)
+            self._hang(own[0], args)
+            return own
 
         return called
 
