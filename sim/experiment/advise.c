@@ -1029,9 +1029,9 @@ static const char *code_for(const Advise *a, const Measure *m)
         return NULL; /* its policy would forbid what the compiler made again by itself */
     if (a->xla && a->again >= 0 && (is_policy(m->name) || (a->again >= MOST_AGAIN && g_str_has_prefix(first, remat))))
         return NULL; /* its own checkpoints do that, or keep less */
-    if (a->xla && has_pass(m, INPUTS) && (!a->loops || (a->again < MOST_AGAIN) == (strcmp(m->name, inputs_on_host) == 0)))
-        return NULL;
-    if (a->xla && has_pass(m, LOSS_IN_EIGHT) && (!a->logits || a->advice->forward))
+    if (has_pass(m, INPUTS) && (!a->xla || !a->loops || (a->again < MOST_AGAIN) == (strcmp(m->name, inputs_on_host) == 0)))
+        return NULL; /* what a loop stacks of blocks that are checkpointed, by itself or by the measure */
+    if (has_pass(m, LOSS_IN_EIGHT) && !a->pytorch && (!a->logits || a->advice->forward))
         return NULL;
     if (a->xla && a->advice->forward && g_str_has_prefix(first, remat))
         return NULL; /* jax.checkpoint keeps less for a backward pass */
