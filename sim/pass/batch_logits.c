@@ -25,20 +25,33 @@ typedef struct {
     guint n_made; /* Kernels that make them of what is no such array. */
 } Logits;
 
-static uint64_t elements_of(const EchSurvey *s, EchId buffer)
+static bool layout_of(const EchSurvey *s, EchId buffer, EchLayout *ret)
 {
     const char *text = ech_trace_string(s->t, s->buffers[buffer].shape);
-    EchLayout layout;
     size_t used;
-    return *text && ech_layout_parse(text, strlen(text), &layout, &used, NULL) ? ech_layout_elements(&layout) : 0;
+    return *text && ech_layout_parse(text, strlen(text), ret, &used, NULL);
 }
 
+static uint64_t elements_of(const EchSurvey *s, EchId buffer)
+{
+    EchLayout layout;
+    return layout_of(s, buffer, &layout) ? ech_layout_elements(&layout) : 0;
+}
+
+/* Those that @buffer is as large as, a row of them being one of its dimensions: scores of attention may be as many. */
 static Logits *logits_of(const Writer *w, EchId buffer)
 {
-    uint64_t elements = elements_of(w->s, buffer);
-    for (guint i = 0; i < w->logits->len; i++)
-        if (g_array_index(w->logits, Logits, i).all == elements)
-            return &g_array_index(w->logits, Logits, i);
+    EchLayout layout;
+    if (!layout_of(w->s, buffer, &layout))
+        return NULL;
+    for (guint i = 0; i < w->logits->len; i++) {
+        Logits *l = &g_array_index(w->logits, Logits, i);
+        bool has_rows = false;
+        for (unsigned d = 0; d < layout.rank; d++)
+            has_rows |= (uint64_t)layout.dims[d] == l->classes;
+        if (has_rows && ech_layout_elements(&layout) == l->all)
+            return l;
+    }
     return NULL;
 }
 
