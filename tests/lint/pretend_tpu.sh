@@ -77,7 +77,7 @@ assert jax.lax.scan(lambda sum, v: (sum + v, None), 0.0, jnp.arange(5.0))[0] == 
 PY
 "$echelon" capture --pretend tpu-v5e --gpus 2 -o "$work/o" -- python3 "$work/old.py" >"$work/said" 2>&1 || { tail -20 "$work/said"; exit 1; }
 [ "$(grep -c 'update: called 3 times' "$work/said")" = 1 ] && ! grep -q 'Exception ignored' "$work/said" || { echo "of three updates:"; cat "$work/said"; exit 1; }
-grep -q 'the program went by 1 number that chips would have computed, first at old.py:' "$work/said" || { echo "of what the program looked at:"; cat "$work/said"; exit 1; }
+grep -q 'the program went by numbers that chips would have computed, first at old.py:' "$work/said" || { echo "of what the program looked at:"; cat "$work/said"; exit 1; }
 grep -q 'split_rows: called 1 time' "$work/said" || { echo "of jax.experimental.pjit:"; cat "$work/said"; exit 1; }
 "$echelon" info --json "$work"/o.*.update | grep -Eq '"host_argument" *: *4194304' || { echo "the momentum is not on the host"; exit 1; }
 python3 -c 'import jax; raise SystemExit(jax.__version_info__ < (0, 8))' || exit 0

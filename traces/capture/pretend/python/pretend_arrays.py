@@ -21,7 +21,7 @@ class Arrays:
         self.made = weakref.WeakValueDictionary()  # by id
         self.results = {}  # of operations outside of jax.jit, by what they are given
         self.hanging = weakref.WeakValueDictionary()  # what such operations made of zeros, by id
-        self.looks, self.first_look = 0, None  # how often the program went by what chips would have computed, and where it did first
+        self.looked_at = None  # where the program went first by what chips would have computed
 
     def zeros(self, info, sharding, committed=True):
         """@committed: whether the program said where it lies."""
@@ -68,19 +68,18 @@ class Arrays:
 
         @functools.wraps(convert)
         def look(what):
-            if self.is_made(what) or self.hanging.get(id(what)) is what:
-                self.looks += 1
-                self.first_look = self.first_look or self._line()
+            if not self.looked_at and (self.is_made(what) or self.hanging.get(id(what)) is what):
+                self.looked_at = self._line()
             return convert(what)
 
         return look
 
     def _line(self):
-        """Of whoever called JAX, "train.py:12"; None where nobody has a file."""
+        """Of whoever called JAX, "train.py:12"."""
         ours, frame = (os.path.dirname(self.jax.__file__), os.path.dirname(__file__)), sys._getframe(2)
         while frame and frame.f_code.co_filename.startswith(ours):
             frame = frame.f_back
-        return frame and "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno)
+        return "%s:%d" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno) if frame else "its end"
 
     def _hang(self, results, args):
         """Notes results of an operation, a list, that it made of zeros."""

@@ -395,10 +395,9 @@ class _Pretended:
 
     def tell(self):
         written, self.written = self.written, {}
-        looks, self.arrays.looks = self.arrays.looks, 0
-        if looks and written:
-            _say("the program went by %d number%s that chips would have computed%s; here they are zeros, or made of such: what has its size by them, or "
-                 "goes another way, is another program" % (looks, "" if looks == 1 else "s", ", first at %s" % self.arrays.first_look if self.arrays.first_look else ""))
+        if self.arrays.looked_at and written:
+            _say("the program went by numbers that chips would have computed, first at %s; here they are zeros, or made of such: what has its size by them, or goes "
+                 "another way, is another program" % self.arrays.looked_at)
         for program in written.values():
             program.note()
             beside = ", beside up to %.2f GiB of other arrays on each device" % (program.beside / 2**30) if program.beside >= 1 << 26 else ""
