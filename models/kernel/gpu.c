@@ -126,7 +126,7 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
 
 const char *ech_gpu_bound_name(EchGpuBound bound)
 {
-    static const char *const names[] = {"latency", "issue", "memory", "matrix unit"};
+    static const char *const names[] = {"latency", "issue", "memory", "matrix unit", "accesses", "L2", "arithmetic"};
     return bound < G_N_ELEMENTS(names) ? names[bound] : "?";
 }
 
@@ -323,24 +323,31 @@ static double overlap(const double *parts, size_t n, double p)
     return most > 0 ? most * pow(sum, 1 / p) : 0;
 }
 
-EchTime ech_gpu_code_time(const EchGpuLaunch *launch, const EchDevice *device, const EchGpuCode *code)
+bool ech_gpu_code_cost(const EchGpuLaunch *launch, const EchDevice *device, const EchGpuCode *code, EchGpuCodeCost *ret)
 {
     EchGpuChip chip;
     if (launch->issued == 0 || !chip_of(device, -1, &chip))
-        return 0;
-    double blocks = MAX((double)ech_gpu_blocks(launch), 1), used = MIN(blocks, chip.sms);
+        return false;
+    double blocks = MAX((double)ech_gpu_blocks(launch), 1), clocks = MIN(blocks, chip.sms) * chip.clock; /* a second, of all in use */
     double loads = MAX(ech_device_number(device, "kernel.sm_load_lanes", SM_LOAD_LANES), 1);
-    double issue = (double)launch->issued / (chip.lanes / 32), access = MAX((double)launch->accesses * 32 / loads, (double)launch->wavefronts);
-    double fetch = chip.l2 ? rate_seconds((double)launch->fetched, chip.l2->read) : 0;
-    double memory = ech_gpu_memory_seconds(&chip, code->read, code->written, blocks);
-    double busy = MAX(MAX(MAX(issue, access) / (used * chip.clock), code->units), MAX(fetch, memory));
+    const double limits[] = {
+        [ECH_GPU_BY_ISSUE] = (double)launch->issued / (chip.lanes / 32) / clocks,
+        [ECH_GPU_BY_MEMORY] = ech_gpu_memory_seconds(&chip, code->read, code->written, blocks),
+        [ECH_GPU_BY_ACCESSES] = MAX((double)launch->accesses * 32 / loads, (double)launch->wavefronts) / clocks,
+        [ECH_GPU_BY_L2] = chip.l2 ? rate_seconds((double)launch->fetched, chip.l2->read) : 0,
+        [ECH_GPU_BY_ARITHMETIC] = code->units,
+    };
+    size_t most = ECH_GPU_BY_MEMORY;
+    for (size_t i = 0; i < G_N_ELEMENTS(limits); i++)
+        most = limits[i] > limits[most] ? i : most;
     double near = chip.l2 && chip.l2->latency > 0 ? (double)chip.l2->latency * 1e-12 : chip.trip;
     double far = launch->fetched > 0 ? CLAMP((code->read + code->written) / (double)launch->fetched, 0, 1) : 1;
     double waves = ceil(blocks / (chip.sms * resident_blocks(&chip, ech_gpu_threads(launch), launch->registers, launch->shared)));
     double trip = near + (chip.trip - near) * far;
     double path = ((double)launch->path_cycles / chip.clock + (double)launch->path_trips * trip) * waves / blocks; /* of one block after another */
-    double alone = launch->path_trips > 0 ? trip : 0;                                                              /* Nothing hides the first. */
-    return (EchTime)MIN((launch->barriers > 0 ? busy + path : MAX(busy + alone, path)) * ECH_PS_PER_S, 1e18);
+    double waits = launch->barriers > 0 ? path : MAX(path - limits[most], launch->path_trips > 0 ? trip : 0);
+    *ret = (EchGpuCodeCost){ech_gpu_time(limits[most]), ech_gpu_time(waits), path > limits[most] ? ECH_GPU_BY_LATENCY : (uint8_t)most};
+    return true;
 }
 
 static void finish(EchGpuCost *cost, const EchGpuChip *chip, double work)

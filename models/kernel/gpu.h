@@ -210,15 +210,20 @@ uint64_t ech_gpu_near_bytes(const EchGpuLaunch *launch, const EchDevice *device,
 typedef struct {
     double read, written, units;
 } EchGpuCode;
-/** How long a kernel takes on @device by its own code, without its launch; 0 where that is not told. Its warps keep busy one thing most:
+/** What it takes beside its launch: what keeps busy all along, and what nothing of that hides. */
+typedef struct {
+    EchTime busy, waits;
+    uint8_t bound; /**< EchGpuBound: of the longer of both. */
+} EchGpuCodeCost;
+/** How long a kernel takes on @device by its own code; false where that is not told. Its warps keep busy one thing most:
  *  - schedulers, each with an instruction of a warp a clock, on as many multiprocessors as there are blocks;
  *  - the units that load and store, kernel.sm_load_lanes lanes a clock and a wavefront a clock;
  *  - L2, by what blocks fetch from it, or device memory, by what is not there;
  *  - @code's units.
  * The path is what the slowest warp of each block waits for, as often as blocks follow each other on a multiprocessor; its trips go to L2, or as far as bytes
- * come from there to device memory. Where warps wait for each other all of a block's wait at once, so the path comes on top; else the longer of both counts,
- * with one trip that nothing hides. */
-EchTime ech_gpu_code_time(const EchGpuLaunch *launch, const EchDevice *device, const EchGpuCode *code);
+ * come from there to device memory. Where warps wait for each other all of a block's wait at once, so the path comes on top; else as far as it is longer, but
+ * at least one trip. */
+bool ech_gpu_code_cost(const EchGpuLaunch *launch, const EchDevice *device, const EchGpuCode *code, EchGpuCodeCost *ret);
 /** Lets what the launch says of the kernel stand over what was read of its name. */
 void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name);
 /** Elements of a list of tensors that a block of multi_tensor_apply takes at most (PyTorch 2.11 and 2.15, MultiTensorApply.cuh: kChunkSize). */
@@ -240,9 +245,17 @@ typedef struct {
 } EchGpuKernel;
 
 /** What bounds a kernel. */
-typedef enum { ECH_GPU_BY_LATENCY, ECH_GPU_BY_ISSUE, ECH_GPU_BY_MEMORY, ECH_GPU_BY_MATRIX } EchGpuBound;
+typedef enum {
+    ECH_GPU_BY_LATENCY,
+    ECH_GPU_BY_ISSUE,
+    ECH_GPU_BY_MEMORY,
+    ECH_GPU_BY_MATRIX,
+    ECH_GPU_BY_ACCESSES, /**< Lines of memory and banks of shared memory, one after the other. */
+    ECH_GPU_BY_L2,
+    ECH_GPU_BY_ARITHMETIC,
+} EchGpuBound;
 
-/** "latency", "issue", "memory", "matrix unit". */
+/** "latency", "issue", "memory", "matrix unit", "accesses", "L2", "arithmetic". */
 const char *ech_gpu_bound_name(EchGpuBound bound);
 
 /** What a GPU operator costs; times in picoseconds. */

@@ -237,6 +237,7 @@ static bool predicts(EchPriceSource source)
     case ECH_PRICE_ESTIMATE:
     case ECH_PRICE_ESTIMATE_SCALED:
     case ECH_PRICE_MODEL:
+    case ECH_PRICE_CODE:
     case ECH_PRICE_HOST:
     case ECH_PRICE_PIN:
     case ECH_PRICE_LINK:

@@ -207,7 +207,7 @@ EchCudaDoes ech_cuda_does(const EchTrace *trace, EchId at, const EchPrices *pric
     const EchOp *op = &ech_trace_ops(trace)[at];
     const EchPrice *price = &prices->prices[at];
     EchGemm gemm;
-    if (price->source != ECH_PRICE_ROOFLINE || price->bound == ECH_NONE)
+    if ((price->source != ECH_PRICE_ROOFLINE && price->source != ECH_PRICE_CODE) || price->bound == ECH_NONE)
         return ECH_CUDA_SPINS;
     if (prices->kinds[price->bound] != ECH_RESOURCE_UNIT) {
         bool hbm = prices->kinds[price->bound] == ECH_RESOURCE_PORT && device->memories[prices->owners[price->bound]].kind == ECH_MEM_HBM;

@@ -23,8 +23,9 @@
 
 const char *ech_price_name(EchPriceSource source)
 {
-    static const char *const names[] = {"free",       "roofline", "estimate", "recorded",        "recorded_scaled", "link", "port",
-                                        "collective", "runtime",  "unknown",  "estimate_scaled", "model",           "host", "pin"};
+    static const char *const names[] = {"free", "roofline",   "estimate", "recorded", "recorded_scaled", "link",
+                                        "port", "collective", "runtime",  "unknown",  "estimate_scaled", "model",
+                                        "host", "pin",        "code"};
     return names[source];
 }
 
@@ -35,6 +36,7 @@ const char *ech_price_words(EchPriceSource source)
     case ECH_PRICE_ESTIMATE_SCALED: return "compiler's estimate, scaled";
     case ECH_PRICE_RECORDED_SCALED: return "recorded, scaled";
     case ECH_PRICE_MODEL: return "kernel model";
+    case ECH_PRICE_CODE: return "own code";
     case ECH_PRICE_HOST: return "on the host, by its memory";
     case ECH_PRICE_PIN: return "on the host, page by page";
     case ECH_PRICE_FREE:
@@ -618,8 +620,25 @@ static double unit_seconds(const Map *map, const Row *row)
     return time / ECH_PS_PER_S;
 }
 
+/* What a kernel's code takes, of which it tells what its warps wait for: what the row has is busy all that time, if it is that which binds. */
+static void spread_code(const Map *map, Row *row, const EchGpuCodeCost *cost, EchPrice *price)
+{
+    uint32_t bound;
+    double time = row_time(map, row, &bound);
+    price->kernel_bound = cost->bound;
+    if (cost->bound == ECH_GPU_BY_LATENCY) {
+        price->minimum = MAX(price->minimum, ech_time_add(cost->busy, cost->waits));
+        return;
+    }
+    price->fixed = ech_time_add(price->fixed, cost->waits);
+    if ((cost->bound == ECH_GPU_BY_MEMORY || cost->bound == ECH_GPU_BY_ARITHMETIC) && time > 0 && bound != NOWHERE && (double)cost->busy <= LOOSE * time)
+        row->amounts[bound] *= (double)cost->busy / time;
+    else
+        price->minimum = MAX(price->minimum, cost->busy);
+}
+
 /* Of a kernel whose own code was looked at: what it uses is found in L2 as far as its launch tells that it was used shortly before, that much less is asked of
- * the memory, and L2 has its own rate; and it takes what its code does. False where its code does not tell what its warps wait for. */
+ * the memory, and L2 has its own rate; and it takes what its code does. False where that does not tell what its warps wait for. */
 static bool price_by_code(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
     const EchMemory *hbm = ech_device_memory_kind(map->device, ECH_MEM_HBM), *l2 = ech_device_memory_kind(map->device, ECH_MEM_CACHE);
@@ -630,14 +649,21 @@ static bool price_by_code(const Pricer *pricer, const Map *map, Row *row, const 
     EchBytes all = ech_bytes_add(kernel.read, kernel.written);
     price->cached = l2 && port != NOWHERE ? ech_gpu_near_bytes(&kernel.launch, map->device, all) : 0;
     double share = all > 0 ? 1 - (double)price->cached / (double)all : 1;
-    EchGpuCode code = {.read = (double)kernel.read * share, .written = (double)kernel.written * share, .units = unit_seconds(map, row)};
-    price->minimum = MAX(price->minimum, ech_gpu_code_time(&kernel.launch, map->device, &code));
     if (price->cached > 0) {
         row->work[port] *= share;
         row->amounts[port] *= share;
         price->minimum = MAX(price->minimum, whole_ps((double)price->cached / (double)l2->read * ECH_PS_PER_S));
     }
-    return kernel.launch.path_cycles > 0;
+    EchGpuCode code = {.read = (double)kernel.read * share, .written = (double)kernel.written * share, .units = unit_seconds(map, row)};
+    EchGpuCodeCost cost;
+    if (!ech_gpu_code_cost(&kernel.launch, map->device, &code, &cost))
+        return false;
+    if (kernel.launch.path_cycles == 0) { /* of older captures */
+        price->minimum = MAX(price->minimum, cost.busy);
+        return false;
+    }
+    spread_code(map, row, &cost, price);
+    return true;
 }
 
 /* A time of the kernel model becomes its start and the roofline's amounts. Those that would take longer than the rest of the time were found in a cache, as
@@ -794,16 +820,16 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         pricer->modelled[1] += price->on_lanes ? (double)cost.time : 0;
     } else {
         price->fixed = launch;
-        bool knows_waits =
-            source == ECH_PRICE_ROOFLINE && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE && price_by_code(pricer, map, row, op, price);
+        if (source == ECH_PRICE_ROOFLINE && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE && price_by_code(pricer, map, row, op, price))
+            source = ECH_PRICE_CODE;
         if (source == ECH_PRICE_UNKNOWN)
             row_clear(row);
-        else if (pricer->options->overhead && map->measured)
+        else if (pricer->options->overhead && map->measured && source != ECH_PRICE_CODE)
             price->fixed = ech_time_add(launch, stream_extra(map, row));
-        else if (pricer->options->overhead && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE && op->launch != ECH_NONE && !knows_waits)
+        else if (pricer->options->overhead && pricer->options->kernel_time != ECH_KERNEL_TIME_ROOFLINE && op->launch != ECH_NONE && source != ECH_PRICE_CODE)
             price->fixed = ech_time_add(launch, ech_gpu_trip(map->device)); /* nothing hides the first access of a kernel */
     }
-    if (source == ECH_PRICE_MODEL || source == ECH_PRICE_ROOFLINE)
+    if (source == ECH_PRICE_MODEL || source == ECH_PRICE_ROOFLINE || source == ECH_PRICE_CODE)
         price->fixed = ech_time_add(price->fixed, fill_time(pricer, map, op));
     price->source = (uint8_t)source;
 }

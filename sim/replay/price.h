@@ -35,6 +35,7 @@ typedef enum {
     ECH_PRICE_MODEL,           /**< The kernel model (models/kernel): the program carries no estimate of it, or the model was asked for. */
     ECH_PRICE_HOST,            /**< An operator that the host's processor runs on its own memory: what that gives and takes. */
     ECH_PRICE_PIN,             /**< The host pins memory, page by page. */
+    ECH_PRICE_CODE,            /**< A GPU's kernel by what its own code issues, accesses and waits for (ech_gpu_code_cost). */
     ECH_N_PRICES,
 } EchPriceSource;
 /** "roofline", "estimate", "recorded", ... */
@@ -53,7 +54,7 @@ typedef struct {
     uint8_t ports;                /**< Of the ports of what joins its host's devices, those a collective uses at once; 0 for others. */
     uint8_t on_engine;            /**< 1: a copy's fixed time was measured of copies one after the other, so it does not pass ahead of its turn. */
     uint8_t kernel_class;         /**< ECH_PRICE_MODEL on a GPU: EchGpuClass of the kernel; else 0. */
-    uint8_t kernel_bound;         /**< Likewise: EchGpuBound. */
+    uint8_t kernel_bound;         /**< Likewise, and of ECH_PRICE_CODE: EchGpuBound. */
     uint8_t on_lanes;             /**< 1: the vector unit multiplies, as with 32-bit floats that tensor cores would round. */
     uint8_t loose;                /**< 1: it takes more than three times the device's roofline, so no resource is what bounds it. */
     uint32_t first_part, n_parts; /**< Of EchPrices.parts. */

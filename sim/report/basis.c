@@ -94,6 +94,8 @@ void ech_report_add_basis(JsonBuilder *b, const EchBasis *basis)
         ech_json_add_int(b, "borrowed_ps", basis->model[ECH_GPU_BORROWED]);
         ech_json_add_int(b, "assumed_ps", basis->model[ECH_GPU_ASSUMED]);
     }
+    if (basis->code > 0)
+        ech_json_add_int(b, "code_ps", basis->code);
     ech_json_add_int(b, "roofline_ps", basis->roofline);
     ech_json_add_int(b, "unknown_ps", basis->unknown);
     json_builder_end_object(b);
@@ -116,6 +118,7 @@ bool ech_report_basis(const EchReport *report, EchBasis *ret)
         if (times[i].kind != ECH_OP_KERNEL)
             continue;
         EchTime *into = times[i].price == ECH_PRICE_ROOFLINE  ? &basis.roofline
+                        : times[i].price == ECH_PRICE_CODE    ? &basis.code
                         : times[i].price == ECH_PRICE_UNKNOWN ? &basis.unknown
                         : times[i].price == ECH_PRICE_MODEL   ? &basis.model[ech_gpu_class_basis((EchGpuClass)times[i].kernel_class)]
                                                               : NULL;
@@ -165,8 +168,9 @@ char *ech_report_basis_text(const EchBasis *basis)
         most = basis->classes[c] > basis->classes[most] ? (EchGpuClass)c : most;
     if (basis->classes[most] > 0)
         g_string_append_printf(text, " (most of it %s)", ech_gpu_class_name(most));
+    add(text, basis->code, basis->all, "by what their own code issues, accesses and waits for");
     add(text, basis->roofline, basis->all,
-        basis->by_hand   ? "by what their own code does, or where it tells nothing, bytes and operations at the device's rates, the least that they take"
+        basis->by_hand   ? "of no known class: bytes and operations at the device's rates, the least that they take"
         : basis->pytorch ? "of no known class: bytes and operations at the device's rates"
                          : "bytes and operations at the device's rates");
     add(text, basis->unknown, basis->all, "starts of kernels of which nothing is known");

@@ -91,7 +91,7 @@ static uint32_t bound_of(const EchReport *report, const EchSpan *span)
     const EchPrice *price = span->op < run->n_prices ? &run->prices[span->op] : NULL;
     EchPriceSource source = price ? (EchPriceSource)price->source : ECH_PRICE_FREE;
     EchOpKind kind = (EchOpKind)ech_trace_ops(report->trace)[span->op].kind;
-    bool modelled = source == ECH_PRICE_MODEL || source == ECH_PRICE_ESTIMATE || source == ECH_PRICE_ESTIMATE_SCALED;
+    bool modelled = source == ECH_PRICE_MODEL || source == ECH_PRICE_CODE || source == ECH_PRICE_ESTIMATE || source == ECH_PRICE_ESTIMATE_SCALED;
     bool inside = kind == ECH_OP_KERNEL && (modelled || (source == ECH_PRICE_ROOFLINE && price->minimum > 0));
     Other other = source == ECH_PRICE_RECORDED || source == ECH_PRICE_RECORDED_SCALED ? BY_RECORDED
                   : kind == ECH_OP_ALLOC || kind == ECH_OP_FREE                       ? BY_ALLOCATOR

@@ -213,6 +213,7 @@ typedef struct {
     EchTime held, rough, untested;      /**< TPU: by the kernel model alone, by EchKernelTrust. */
     EchTime all;                        /**< Of all kernels below. */
     EchTime model[ECH_GPU_N_BASES];     /**< GPU: by the kernel model, by EchGpuBasis. */
+    EchTime code;                       /**< By their own code. */
     EchTime roofline, unknown;          /**< A plain roofline; only a start. */
     EchTime classes[ECH_GPU_N_CLASSES]; /**< Of what is assumed, by EchGpuClass. */
 } EchBasis;

@@ -95,10 +95,10 @@ static void add_times(JsonBuilder *b, const EchReport *report, const char *membe
         ech_json_add_int(b, "time_ps", times[i].time);
         ech_json_add_count(b, "times", times[i].count);
         ech_json_add_text(b, "priced_by", ech_price_name(times[i].price));
-        if (times[i].kernel_class) {
+        if (times[i].kernel_class)
             ech_json_add_text(b, "kernel_class", ech_gpu_class_name((EchGpuClass)times[i].kernel_class));
+        if (times[i].kernel_class || times[i].price == ECH_PRICE_CODE)
             ech_json_add_text(b, "bound_by", ech_gpu_bound_name((EchGpuBound)times[i].kernel_bound));
-        }
         if (report->program || (times[i].kind == ECH_OP_KERNEL && times[i].one_asker && strstr(times[i].stack, ".py:")))
             add_origin(b, times[i].stack);
         json_builder_end_object(b);

@@ -1051,6 +1051,8 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
                                  : classed
                                      ? g_strdup_printf("%s: %s, by %s", ech_price_words(times[i].price), ech_gpu_class_name((EchGpuClass)times[i].kernel_class),
                                                        ech_gpu_bound_name((EchGpuBound)times[i].kernel_bound))
+                                 : times[i].price == ECH_PRICE_CODE
+                                     ? g_strdup_printf("%s: by %s", ech_price_words(times[i].price), ech_gpu_bound_name((EchGpuBound)times[i].kernel_bound))
                                      : g_strdup(ech_price_words(times[i].price));
         g_autofree char *count = times[i].count > 1 ? g_strdup_printf(", %" G_GUINT64_FORMAT " times", times[i].count) : g_strdup("");
         /* Kernels of a capture that XLA compiled say where in the source as a program's do. */

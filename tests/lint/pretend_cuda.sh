@@ -145,6 +145,9 @@ for row in bad:
 sys.exit(bool(bad))
 PY
 
+"$echelon" run --trace told.*.pretend --device a100-80 >log || { cat log; exit 1; }
+grep -q "Kernel times: 7 own code" log && grep -q "own code: by accesses" log || { cat log; exit 1; }
+
 nvcc -O3 -std=c++17 -gencode arch=compute_80,code=sm_80 kernels.cu -o untold || exit 1
 "$echelon" capture --pretend a100-80 -o untold -- ./untold 2>log || { cat log; exit 1; }
 grep -q "7 launches of kernels without PTX are given places within larger allocations" log || { cat log; exit 1; }
