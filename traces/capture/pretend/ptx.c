@@ -1051,13 +1051,6 @@ static bool makes_needed(const PtxKernel *k, const PtxInstruction *in, const boo
     return false;
 }
 
-/* Whether it takes the load and store units' time. */
-static bool is_access(const PtxInstruction *in)
-{
-    bool touches = in->code == PTX_LD || in->code == PTX_ST || in->code == PTX_ATOM;
-    return touches && (is_site(in) || in->space == PTX_IN_SHARED || in->space == PTX_IN_LOCAL) && in->joined > 0;
-}
-
 /* How many operands behind its results the instruction needs, where it @makes what is needed or not: of memory at least the address, of control all. @times:
  * what it costs counts, too. */
 static size_t needed_operands(const PtxKernel *k, const PtxInstruction *in, bool makes, bool times)
@@ -1067,7 +1060,7 @@ static size_t needed_operands(const PtxKernel *k, const PtxInstruction *in, bool
                    (in->space == PTX_GENERIC && (k->reads_shared || k->reads_local));
     if (in->code == PTX_BRX || (is_site(in) && (in->code == PTX_COPY || in->code == PTX_TILE)) || makes || (in->code == PTX_ST && is_read))
         return all;
-    return is_site(in) || (times && is_access(in)) ? 1 : 0;
+    return is_site(in) || (times && ptx_is_access(in)) ? 1 : 0;
 }
 
 static bool is_control(const PtxInstruction *in)

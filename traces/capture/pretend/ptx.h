@@ -118,6 +118,13 @@ typedef struct {
     PtxCounts counts;
 } PtxInstruction;
 
+/* Whether it takes the time of the units that load and store. */
+static inline bool ptx_is_access(const PtxInstruction *in)
+{
+    bool touches = in->code == PTX_LD || in->code == PTX_ST || in->code == PTX_ATOM;
+    return touches && in->joined > 0 && in->space != PTX_PARAM && in->space != PTX_CONST;
+}
+
 /* Constants that hang on the block or the thread. */
 typedef enum {
     PTX_TID_X,

@@ -130,6 +130,16 @@ static bool is_unrolled(const PtxKernel *k, uint32_t first, uint32_t end)
     return false;
 }
 
+/* Of shared memory, in a loop that is unrolled. */
+static void number_loads(PtxKernel *k, uint32_t first, uint32_t end)
+{
+    for (uint32_t i = first; i < end; i++) {
+        PtxInstruction *in = &k->instructions[i];
+        if (in->code == PTX_LD && in->space == PTX_IN_SHARED && in->n_results == 1 && in->joined > 0)
+            in->again = ++k->n_again;
+    }
+}
+
 /* Whether the branch at @i passes over a few instructions that machine code has with a predicate instead, so that what lies around them is one block. */
 static bool is_predicated(const PtxKernel *k, uint32_t i)
 {
@@ -177,11 +187,8 @@ void ptx_paths(PtxKernel *k)
             for (uint32_t i = first; i < end; i++)
                 if (may_join(&k->instructions[i]) && elements * k->instructions[i].type.bits / 8 <= JOINED_BYTES)
                     join_loads(k, i, end, elements);
-        for (uint32_t i = first; i < end && is_unrolled(k, first, end); i++) {
-            PtxInstruction *in = &k->instructions[i];
-            if (in->code == PTX_LD && in->space == PTX_IN_SHARED && in->n_results == 1 && in->joined > 0)
-                in->again = ++k->n_again;
-        }
+        if (is_unrolled(k, first, end))
+            number_loads(k, first, end);
     }
     free(ready);
     free(begins);

@@ -1,6 +1,6 @@
 /* Which memory a kernel touches: some of its blocks are run, warp by warp, and what they touch is counted in sectors of 32 bytes, once a block. What all blocks
  * touch is that times their number, and at most what lies between the first address and the last: the first and last blocks along each axis are among those
- * that run. */
+ * that run. On the way what accesses cost and what warps wait for is counted, for the first of them. */
 #include "ptx.h"
 
 #include <math.h>
@@ -825,14 +825,9 @@ static void time_access(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask
         r->stored += pieces_of(base, offset, mask, bytes, SECTOR);
 }
 
-static bool is_access(const PtxInstruction *in)
-{
-    return (in->code == PTX_LD || in->code == PTX_ST || in->code == PTX_ATOM) && in->joined > 0 && in->space != PTX_PARAM && in->space != PTX_CONST;
-}
-
 static void run_instruction(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
 {
-    if (r->is_timed && is_access(in))
+    if (r->is_timed && ptx_is_access(in))
         time_access(r, w, in, mask);
     switch (in->code) {
     case PTX_NOP: return;
