@@ -286,9 +286,10 @@ START_TEST(test_wavefronts)
         const char *access;
         unsigned apart, wavefronts; /* bytes from one lane to the next */
     } cases[] = {
-        {"ld.global.f32 %f0, [%d4];", 4, 1},
-        {"ld.global.f32 %f0, [%d4+4];", 4, 2},
-        {"ld.global.f32 %f0, [%d4];", 0, 1},
+        {"ld.global.f32 %f0, [%d4];", 4, 2}, /* L1 takes two clocks */
+        {"st.global.f32 [%d4], %f0;", 4, 1},
+        {"ld.global.v2.f32 {%f0,%f1}, [%d4+4];", 8, 3},
+        {"ld.global.f32 %f0, [%d4];", 0, 2},
         {"ld.global.f32 %f0, [%d4];", 256, 32},
         {"ld.global.v4.f32 {%f0,%f1,%f2,%f3}, [%d4];", 16, 4},
         {"st.global.f32 [%d4], %f0;", 64, 16},

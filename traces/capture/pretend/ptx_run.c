@@ -774,12 +774,15 @@ static unsigned shared_wavefronts(const uint64_t *base, int64_t offset, uint32_t
     return n;
 }
 
-/* Wavefronts of the units that load and store: of local memory, where lanes lie side by side, one for each word. */
+/* Wavefronts of the units that load and store: of local memory, where lanes lie side by side, one for each word. A load of global memory takes at least
+ * two, 1.9 and 2.0 of a plain product of matrices on an A100 and an H200 (yencal/gpu-gemm). */
 static unsigned wavefronts_of(const PtxInstruction *in, const uint64_t *base, int64_t offset, uint32_t mask, unsigned bytes)
 {
     uint64_t address = base[__builtin_ctz(mask)] + (uint64_t)offset;
-    if (is_global(in, address))
-        return pieces_of(base, offset, mask, bytes, LINE);
+    if (is_global(in, address)) {
+        unsigned lines = pieces_of(base, offset, mask, bytes, LINE), least = in->code == PTX_LD ? 2 : 1;
+        return lines > least ? lines : least;
+    }
     if (in->space == PTX_IN_LOCAL || (in->space == PTX_GENERIC && address >= PTX_LOCAL))
         return (bytes + WORD - 1) / WORD;
     return shared_wavefronts(base, offset, mask, bytes);
