@@ -271,6 +271,11 @@ EchBytes ech_device_context(const EchDevice *device)
     return (EchBytes)ech_device_number(device, "runtime.driver.context_bytes", assumed);
 }
 
+double ech_device_peer_share(const EchDevice *device)
+{
+    return CLAMP(ech_device_number(device, "runtime.driver.peer_share", 1), 1e-3, 1);
+}
+
 bool ech_device_is_amd(const EchDevice *device)
 {
     return g_strcmp0(device->family, "gpu") == 0 && device->compiler && g_str_has_prefix(device->compiler, "gfx");

@@ -147,6 +147,9 @@ const char *ech_device_number_source(const EchDevice *device, const char *path);
 bool ech_device_has_number(const EchDevice *device, const char *path);
 /** Bytes of its main memory that a process's context has taken before it asks for any: runtime.driver.context_bytes; of a GPU that does not say, 512 MiB. */
 EchBytes ech_device_context(const EchDevice *device);
+/** Of the host link's rate, from 0.001 to 1, what a copy to another device over it gets: runtime.driver.peer_share. Less than 1 where the driver does not let
+ * devices reach one another and stages such copies in the host's memory, which it does of GeForces (NCCL's issue 1309); 1 where it does or nothing is said. */
+double ech_device_peer_share(const EchDevice *device);
 
 /** Whether it is a GPU by AMD: its compiler's key is a gfx target. */
 bool ech_device_is_amd(const EchDevice *device);

@@ -384,8 +384,11 @@ static GString *write_yaml(const GPtrArray *fields, const char *where, GError **
                     "runtime:\n  launch_ps: {value: 1us, source: \"compiler: XLA's kKernelLaunchOverhead\"}\n  collective_launch_ps: {value: 6.5us, source: "
                     "\"assumed: as measured on an A100\"}\n  collective_bulk_ps: {value: 51.8us, source: \"assumed: as measured on an A100\"}\n"
                     "  host_launch_ps: {value: 20us, source: \"measured: eager PyTorch to the start of a kernel, V100\"}\n");
-    g_string_append(out, "  driver:\n    context_bytes: {value: 512MiB, source: \"assumed: as measured on A100s\"}\n"
-                         "kernel:\n  collective_small_share: {value: 0.082, source: \"assumed: as measured on an A100\"}\n"
+    g_string_append(out, "  driver:\n    context_bytes: {value: 512MiB, source: \"assumed: as measured on A100s\"}\n");
+    if (strstr(title, "GeForce"))
+        g_string_append(
+            out, "    peer_share: {value: 0.69, source: \"assumed: as an H100 with peer access off; GeForces have none (NVIDIA/nccl issues 1264, 1309)\"}\n");
+    g_string_append(out, "kernel:\n  collective_small_share: {value: 0.082, source: \"assumed: as measured on an A100\"}\n"
                          "  collective_share: {value: 0.847, source: \"assumed: as measured on an A100\"}\n");
     double major = number(fields, "cuda_compute_capability.major"), minor = number(fields, "cuda_compute_capability.minor");
     if (g && g_str_has_prefix(g->compiler, "gfx"))

@@ -136,7 +136,9 @@ static const char device_head[] =
     "--pretend, runtime.kernel_gap_ps lies between a kernel's end and the next of its stream (1.25us, of recorded H100s); runtime.eager_launch_ps is what "
     "PyTorch's host takes for a launch and all that leads to it (15us, of a core of an AMD EPYC; 26 to 45us were measured on an H100's virtual machine); "
     "runtime.eager_operator_ps what it takes for each operator and node of gradients, with runtime.submit_ps (4.57us) for a launch, in place of that (6.2us on "
-    "that machine); of a program in CUDA C++ runtime.submit_ps is all; runtime.processor_rate what operators on the host read and write a second at most, by "
+    "that machine); of a program in CUDA C++ runtime.submit_ps is all; runtime.driver.peer_share is what copies between devices that no link joins get of the "
+    "host link (1; 0.69 of GeForces, which the driver keeps from one another: 1 is that of a driver changed to let them); runtime.processor_rate what "
+    "operators on the host read and write a second at most, by "
     "all their threads (69GB/s, of 16 processors of an "
     "H200's virtual machine).";
 static const char device_values[] =

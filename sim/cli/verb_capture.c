@@ -263,8 +263,9 @@ static char *pretended_settings(const EchDevice *device, unsigned gpus)
     g_autofree char *name = device->products && *device->products ? g_strdup(*device->products) : g_strdup_printf("NVIDIA %s", device->name);
     GString *out = g_string_new(NULL);
     g_string_append_printf(out, "id=%s;name=%s", g_strdelimit(device->name, ";\"", '_'), g_strdelimit(name, ";\"", '_'));
-    g_string_append_printf(out, ";bytes=%" G_GUINT64_FORMAT ";context=%" G_GUINT64_FORMAT ";devices=%u;links=%u",
-                           hbm->available ? hbm->available : hbm->capacity, ech_device_context(device), gpus, nvlink ? nvlink->ports : 0);
+    g_string_append_printf(out, ";bytes=%" G_GUINT64_FORMAT ";context=%" G_GUINT64_FORMAT ";devices=%u;links=%u;staged=%d",
+                           hbm->available ? hbm->available : hbm->capacity, ech_device_context(device), gpus, nvlink ? nvlink->ports : 0,
+                           ech_device_peer_share(device) < 1);
     g_string_append_printf(out, ";major=%ld;minor=%ld;memory_bus_bits=5120;memory_clock_khz=%.0f", capability / 10, capability % 10,
                            (double)rate * 4 / 5120 / 1000);
     g_string_append_printf(out, ";shared=%.0f", ech_device_number(device, "kernel.sm_shared", 167936));

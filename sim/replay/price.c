@@ -976,10 +976,6 @@ static const EchLink *link_to_peers(const EchDevice *device)
     return link;
 }
 
-/* What copies between devices over the host's memory, where the driver lets them not reach one another, get of the host link: of an H100's 53.8 GB/s 37.2
- * (p2pBandwidthLatencyTest, P2P=Disabled, in NCCL's issue 1264). */
-#define STAGED 0.69
-
 /* The same, or where there is none the host link, where one end of copy @op is another device's memory, "hbm:1" beside "hbm"; else NULL. *ret_share: of it. */
 static const EchLink *link_to_peer(const Pricer *pricer, const Map *map, const EchOp *op, const EchMemory *from, const EchMemory *to, bool *ret_forward,
                                    double *ret_share)
@@ -995,9 +991,7 @@ static const EchLink *link_to_peer(const Pricer *pricer, const Map *map, const E
     const EchLink *link = link_to_peers(map->device);
     if (link)
         return link;
-    /* GeForces have no way to one another over PCIe (NCCL's issue 1309); other GPUs do. */
-    if (map->device->summary && strstr(map->device->summary, "GeForce"))
-        *ret_share = STAGED;
+    *ret_share = ech_device_peer_share(map->device);
     return map->host_link;
 }
 

@@ -53,7 +53,7 @@ $ echelon capture --pretend h100-sxm --set kernel.compute_capability=x -- true
 echelon: --set device.kernel.compute_capability=x: kernel.compute_capability: 'x' is not a number; expected something like 0.9, 5us or 4MiB
 exit 2
 $ cd $T && echelon capture --pretend h100-sxm -o step -- sh -c 'echo "$ECHELON_PRETEND_DEVICE"; exit 3'
-id=h100-sxm;name=NVIDIA H100 80GB HBM3;bytes=84942979072;context=536870912;devices=1;links=18;major=9;minor=0;memory_bus_bits=5120;memory_clock_khz=2619000;shared=233472;multiprocessors=132;clock_khz=1980000;host_rate=63000000000;l2=52428800
+id=h100-sxm;name=NVIDIA H100 80GB HBM3;bytes=84942979072;context=536870912;devices=1;links=18;staged=0;major=9;minor=0;memory_bus_bits=5120;memory_clock_khz=2619000;shared=233472;multiprocessors=132;clock_khz=1980000;host_rate=63000000000;l2=52428800
 echelon capture: nothing was captured; no process of the command asked for a GPU
 exit 3
 $ cd $T && echelon capture --pretend h100-sxm -o step -- sh -c 'setsid sleep 1000 & echo $! > left; exit 3' 2>&1 | sed 's/(.*)/(PID)/'; kill -0 $(cat $T/left) 2>/dev/null || echo gone; rm $T/left
@@ -272,13 +272,13 @@ $ cd $T && ls | sed 's/[0-9]\{2,\}/PID/'
 large.PID.pretend
 step.PID.pretend
 $ cd $T && for d in p100 v100-16 a40 rtx-6000-ada h20 b300 rtx-pro-6000; do echelon capture --pretend $d -- sh -c 'echo "$ECHELON_PRETEND_DEVICE"' 2>/dev/null; done
-id=p100;name=Tesla P100-PCIE-16GB;bytes=17072495002;context=278921216;devices=1;links=0;major=6;minor=0;memory_bus_bits=5120;memory_clock_khz=572000;shared=65536;multiprocessors=56;clock_khz=1328500;host_rate=15750000000;l2=4194304
-id=v100-16;name=Tesla V100-SXM2-16GB;bytes=16935682048;context=398458880;devices=1;links=6;major=7;minor=0;memory_bus_bits=5120;memory_clock_khz=701600;shared=98304;multiprocessors=80;clock_khz=1530000;host_rate=15750000000;l2=6291456
-id=a40;name=NVIDIA A40;bytes=47706349240;context=234881024;devices=1;links=4;major=8;minor=6;memory_bus_bits=5120;memory_clock_khz=543750;shared=102400;multiprocessors=84;clock_khz=1740000;host_rate=31500000000;l2=6291456
-id=rtx-6000-ada;name=NVIDIA RTX 6000 Ada Generation;bytes=51041271808;context=536870912;devices=1;links=0;major=8;minor=9;memory_bus_bits=5120;memory_clock_khz=750000;shared=102400;multiprocessors=142;clock_khz=2505000;host_rate=31500000000;l2=100663296
-id=h20;name=NVIDIA H20;bytes=102241696481;context=536870912;devices=1;links=18;major=9;minor=0;memory_bus_bits=5120;memory_clock_khz=3125000;shared=233472;multiprocessors=78;clock_khz=1980000;host_rate=63000000000;l2=62914560
-id=b300;name=NVIDIA B300 SXM6 AC;bytes=287429948867;context=536870912;devices=1;links=18;major=10;minor=3;memory_bus_bits=5120;memory_clock_khz=5994000;shared=233472;multiprocessors=148;clock_khz=2032000;host_rate=63000000000;l2=132644864
-id=rtx-pro-6000;name=NVIDIA RTX PRO 6000 Blackwell Workstation Edition;bytes=101973261025;context=536870912;devices=1;links=0;major=12;minor=0;memory_bus_bits=5120;memory_clock_khz=1400000;shared=102400;multiprocessors=188;clock_khz=2617000;host_rate=63000000000;l2=134217728
+id=p100;name=Tesla P100-PCIE-16GB;bytes=17072495002;context=278921216;devices=1;links=0;staged=0;major=6;minor=0;memory_bus_bits=5120;memory_clock_khz=572000;shared=65536;multiprocessors=56;clock_khz=1328500;host_rate=15750000000;l2=4194304
+id=v100-16;name=Tesla V100-SXM2-16GB;bytes=16935682048;context=398458880;devices=1;links=6;staged=0;major=7;minor=0;memory_bus_bits=5120;memory_clock_khz=701600;shared=98304;multiprocessors=80;clock_khz=1530000;host_rate=15750000000;l2=6291456
+id=a40;name=NVIDIA A40;bytes=47706349240;context=234881024;devices=1;links=4;staged=0;major=8;minor=6;memory_bus_bits=5120;memory_clock_khz=543750;shared=102400;multiprocessors=84;clock_khz=1740000;host_rate=31500000000;l2=6291456
+id=rtx-6000-ada;name=NVIDIA RTX 6000 Ada Generation;bytes=51041271808;context=536870912;devices=1;links=0;staged=0;major=8;minor=9;memory_bus_bits=5120;memory_clock_khz=750000;shared=102400;multiprocessors=142;clock_khz=2505000;host_rate=31500000000;l2=100663296
+id=h20;name=NVIDIA H20;bytes=102241696481;context=536870912;devices=1;links=18;staged=0;major=9;minor=0;memory_bus_bits=5120;memory_clock_khz=3125000;shared=233472;multiprocessors=78;clock_khz=1980000;host_rate=63000000000;l2=62914560
+id=b300;name=NVIDIA B300 SXM6 AC;bytes=287429948867;context=536870912;devices=1;links=18;staged=0;major=10;minor=3;memory_bus_bits=5120;memory_clock_khz=5994000;shared=233472;multiprocessors=148;clock_khz=2032000;host_rate=63000000000;l2=132644864
+id=rtx-pro-6000;name=NVIDIA RTX PRO 6000 Blackwell Workstation Edition;bytes=101973261025;context=536870912;devices=1;links=0;staged=0;major=12;minor=0;memory_bus_bits=5120;memory_clock_khz=1400000;shared=102400;multiprocessors=188;clock_khz=2617000;host_rate=63000000000;l2=134217728
 $ for d in $(echelon list devices | awk '/^  .*NVIDIA/ {print $1}'); do echelon capture --pretend $d -- sh -c 'echo "$ECHELON_PRETEND_DEVICE" | tr ";" "\n" | grep -cE "^(bytes|context|major|multiprocessors|clock_khz|l2|host_rate|shared)=[1-9]"' 2>/dev/null; done | sort | uniq -c
      76 8
 $ echelon capture --pretend h100-sxm --world 8 --rank 0,4 -- sh -c 'test -d "$ECHELON_PRETEND_MEETING" && echo rank $ECHELON_PRETEND_RANK of $ECHELON_PRETEND_WORLD' 2>/dev/null | sort

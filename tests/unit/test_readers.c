@@ -442,6 +442,13 @@ START_TEST(gpu_targets_are_devices)
     ck_assert_uint_eq(ech_unit_peak(ech_device_unit(mi300, ECH_UNIT_MATRIX), "f32") / 1000000000, 163430);
     ck_assert(ech_device_number(mi300, "kernel.sm_lanes", 0) == 64);
     ck_assert(!ech_device_is_amd(fresh));
+    /* GeForces alone are kept from one another, when no link joins them. */
+    static const char geforce[] = "gpu_device_info { core_count: 128 fpus_per_core: 128 clock_rate_ghz: 2.5 memory_bandwidth: 1008000000000 "
+                                  "device_memory_size: 25282805760 } device_description_str: \"NVIDIA GeForce RTX 4090\"";
+    g_autoptr(GString) cards = ech_gpu_target_yaml(geforce, strlen(geforce), "x", NULL);
+    g_autoptr(EchDevice) card = ech_test_device_yaml(cards->str);
+    ck_assert_double_eq_tol(ech_device_peer_share(card), 0.69, 1e-9);
+    ck_assert(ech_device_peer_share(fresh) == 1 && ech_device_peer_share(mi300) == 1);
     /* Whose matrix units take 8 bits, and how fast: a die of an MI250X integers alone, at the rate of 16 bits; an L4 floats too, which an A10 does not. */
     static const struct {
         const char *capability;

@@ -23,6 +23,7 @@ typedef struct {
     uint32_t devices;       /* how many the process sees */
     uint32_t all_devices;   /* of the host */
     uint32_t links;         /* of each to the others or to a switch; 0: over PCIe */
+    bool staged;            /* over PCIe the driver copies between devices by the host's memory */
     uint32_t multiprocessors, major, minor;
     uint32_t threads, blocks; /* of a multiprocessor */
     uint32_t clock_khz, memory_clock_khz, memory_bus_bits;
@@ -33,7 +34,7 @@ typedef struct {
 
 /* Reads the environment once. */
 const PretendDevice *pretend_device(void);
-/* Whether devices read and write each other's memory: over NVLink all do, over PCIe all but GeForces, whose driver stages copies in the host's memory. */
+/* Whether devices read and write each other's memory: over NVLink all do, over PCIe those whose copies are not staged. */
 bool pretend_reaches_peers(void);
 
 /* ---- the lock (record.c) ---- */

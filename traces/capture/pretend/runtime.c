@@ -111,7 +111,7 @@ int pretend_on_host(int device)
 
 bool pretend_reaches_peers(void)
 {
-    return pretend_device()->links > 0 || strstr(pretend_device()->name, "GeForce") == NULL;
+    return pretend_device()->links > 0 || !pretend_device()->staged;
 }
 
 static void read_device(void)
@@ -128,6 +128,7 @@ static void read_device(void)
     d->devices = visible(d->all_devices);
     seen_devices = false;
     d->links = (uint32_t)number_of(settings, "links", 0);
+    d->staged = number_of(settings, "staged", 0) > 0;
     d->multiprocessors = (uint32_t)number_of(settings, "multiprocessors", 108);
     d->major = (uint32_t)number_of(settings, "major", 8);
     d->minor = (uint32_t)number_of(settings, "minor", 0);
