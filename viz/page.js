@@ -330,19 +330,20 @@ function start() {
 // Ranks of one program that were replayed together: what each does when, and what each needs.
 function ranks() {
   document.title = run.title + ' · echelon';
-  const main = select('main').html(''), all = run.ranks, n = all.length, noun = run.devices_of_one_process ? 'device' : 'rank';
+  const main = select('main').html(''), all = run.ranks, n = all.length, shared = run.share && run.share !== 'none';
+  const noun = run.devices_of_one_process ? 'device' : shared ? 'process' : 'rank', nouns = shared ? 'processes' : noun + 's';
   const head = main.append('header');
   head.append('h1').text(run.title);
-  head.append('p').text(n + ' ' + noun + (run.devices_of_one_process ? 's of one process, ' : 's on ') + [...new Set(all.map(r => r.device))].join(', '));
+  head.append('p').text(n + ' ' + nouns + (run.devices_of_one_process ? ' of one process, ' : shared ? (run.share === 'mps' ? ' side by side (MPS)' : ' by turns (without MPS)') + ' on one ' : ' on ') + [...new Set(all.map(r => r.device))].join(', '));
   const refused = all.filter(r => !r.fits).map(r => r.rank);
   const verdict = main.append('section').attr('id', 'verdict');
   verdict.append('p').html(run.fits ? '<b class="good">Every ' + noun + ' fits.</b> ' : '<b class="bad">It does not fit</b> ').append('span')
-    .text((run.fits ? '' : 'on ' + noun + (refused.length > 1 ? 's ' : ' ') + refused.join(', ') + '. ') + 'It takes ' + time(run.makespan_ps) + (run.steps ? ', step ' + run.step + ' of ' + run.steps + ' takes ' + time(run.step_ps) : '') + '; ' +
-      percent(run.waits_share) + ' of all ' + noun + "s' time " + (run.steps ? 'in that step ' : '') + 'is waiting for one another.');
-  if (run.without_changes) verdict.append('p').attr('class', 'hint').text('Without what was changed: ' + time(run.without_changes.step_ps) + ', ' + bytes(run.without_changes.fullest_bytes) + ' on the fullest ' + noun + ', ' + percent(run.without_changes.waits_share) + ' waiting');
-  const words = ['kernels or copies run', 'communication that nothing hides', 'waits for other ' + noun + 's', 'host, idle'], colours = ['kernel', 'collective', 'bad', 'line'].map(c => 'var(--' + c + ')');
+    .text((run.fits ? '' : (shared ? '' : 'on ') + (refused.length > 1 ? nouns : noun) + ' ' + refused.join(', ') + '. ') + 'It takes ' + time(run.makespan_ps) + (run.steps ? ', step ' + run.step + ' of ' + run.steps + ' takes ' + time(run.step_ps) : '') + '; ' + (shared ? 'together they have at most ' + bytes(run.fullest_bytes) + '; ' : '') +
+      percent(run.waits_share) + ' of all ' + nouns + "' time " + (run.steps ? 'in that step ' : '') + 'is waiting for one another.');
+  if (run.without_changes) verdict.append('p').attr('class', 'hint').text(shared ? 'Each alone: ' + time(run.without_changes.makespan_ps) + ' the longest' : 'Without what was changed: ' + time(run.without_changes.step_ps) + ', ' + bytes(run.without_changes.fullest_bytes) + ' on the fullest ' + noun + ', ' + percent(run.without_changes.waits_share) + ' waiting');
+  const words = ['kernels or copies run', 'communication that nothing hides', 'waits for other ' + nouns, 'host, idle'], colours = ['kernel', 'collective', 'bad', 'line'].map(c => 'var(--' + c + ')');
   const parts = r => [r.step.kernels_ps, r.step.communication_alone_ps, r.step.waits_for_ranks_ps, r.step.idle_ps];
-  main.append('h2').text((run.devices_of_one_process ? 'Devices' : 'Ranks') + (run.steps ? ', in step ' + run.step : ''));
+  main.append('h2').text(nouns[0].toUpperCase() + nouns.slice(1) + (run.steps ? ', in step ' + run.step : ''));
   const legend = main.append('div').attr('id', 'legend');
   words.forEach((word, i) => explain(legend, colours[i], word));
   const body = main.append('table').attr('class', 'ranks'), longest = d3.max(all, r => r.step.time_ps) || 1;
@@ -361,7 +362,7 @@ function ranks() {
     tr.append('td').text(bytes(m.peak_live_bytes) + (m.available_bytes ? ' of ' + bytes(m.available_bytes) : '') + (r.fits ? '' : ': does not fit'));
   });
   main.append('h2').text('What each does when');
-  main.append('p').attr('class', 'hint').text('Scroll to zoom, drag to move, double click to see everything; on the keyboard + and -, arrows and 0. Streams, arrows between ' + noun + 's and memories: timeline.pftrace in ui.perfetto.dev.');
+  main.append('p').attr('class', 'hint').text('Scroll to zoom, drag to move, double click to see everything; on the keyboard + and -, arrows and 0. Streams, arrows between ' + nouns + ' and memories: timeline.pftrace in ui.perfetto.dev.');
   main.append('div').attr('id', 'timeline').attr('class', 'panel');
   const LANE = 26;
   panel('#timeline', 'What each ' + noun + ' does over time', n * LANE + AXIS + 8, (context, x, width) => {
@@ -422,12 +423,12 @@ function ranks() {
     }
     if (waits.length > 16) main.append('p').attr('class', 'hint').text('and ' + (waits.length - 16) + ' more');
     const slow = run.waited_for_longest;
-    if (slow) main.append('p').text((run.devices_of_one_process ? 'Device ' : 'Rank ') + slow.rank + ' is waited for longest, ' + time(slow.waited_ps) + ' by all together; its kernels take ' + time(slow.kernels_ps) + ', those of the others ' + time(slow.kernels_of_others_ps) + (n > 2 ? ' at the middle' : '') +
+    if (slow) main.append('p').text(noun[0].toUpperCase() + noun.slice(1) + ' ' + slow.rank + ' is waited for longest, ' + time(slow.waited_ps) + ' by all together; its kernels take ' + time(slow.kernels_ps) + ', those of the others ' + time(slow.kernels_of_others_ps) + (n > 2 ? ' at the middle' : '') +
       (slow.most_at ? ', most of it at ' + shorten(pretty(slow.most_at)) + ': ' + time(slow.most_at_ps) + ' against ' + (slow.most_at_of_others_ps ? time(slow.most_at_of_others_ps) : 'none') : '') + '.');
   }
   main.append('h2').text('Remarks');
   const remarks = main.append('ul').attr('id', 'remarks');
-  for (const remark of run.remarks) remarks.append('li').text(noun + (remark.ranks.length > 1 ? 's ' : ' ') + remark.ranks.join(', ') + ': ' + remark.text);
+  for (const remark of run.remarks) remarks.append('li').text((remark.ranks.length > 1 ? nouns : noun) + ' ' + remark.ranks.join(', ') + ': ' + remark.text);
   if (!run.remarks.length) remarks.append('li').text('none');
   const p = all[0].run.provenance;
   main.append('footer').attr('id', 'provenance').text('echelon ' + p.echelon + ' · ' + all.map(r => r.run.provenance.trace).join(', ') + ' · engine ' + p.engine + ' ' + p.engine_version);

@@ -254,16 +254,22 @@ static bool take_beside(EchAllocator *self, EchBytes bytes, EchLive *live)
     return true;
 }
 
-/* An allocator of one range asks no device for what it hands out: it may have what is not taken beside it. */
+/* What other processes leave of the device. */
+static EchBytes capacity_here(const EchAllocator *self)
+{
+    return self->memory.capacity - MIN(self->memory.capacity, self->memory.elsewhere);
+}
+
+/* An allocator of one range asks no device for what it hands out: it may have what is not taken beside it, or by other processes. */
 static bool place(EchAllocator *self, const EchAllocRequest *request, EchLive *live, EchPlacement *ret)
 {
     live->segment = 0;
-    if (self->stats.direct == 0)
+    if (self->stats.direct == 0 && self->memory.elsewhere == 0)
         return self->class->alloc(self, request, live, ret);
     EchAllocStats *stats = &self->stats, before = *stats;
     if (!self->class->alloc(self, request, live, ret))
         return false;
-    if (stats->reserved <= before.reserved || stats->reserved + stats->direct <= self->memory.capacity)
+    if (stats->reserved <= before.reserved || stats->reserved + stats->direct <= capacity_here(self))
         return true;
     self->class->release(self, request->id, live);
     *stats = before;
@@ -293,7 +299,7 @@ EchFit ech_allocator_alloc(EchAllocator *self, const EchAllocRequest *request, E
         live->rounded = 0;
         drop_page_if_empty(self, request->id);
         self->stats.failed++;
-        EchBytes most = request->direct ? self->memory.capacity : MIN(self->limit, self->memory.capacity), used = self->stats.live + self->stats.direct;
+        EchBytes there = capacity_here(self), most = request->direct ? there : MIN(self->limit, there), used = self->stats.live + self->stats.direct;
         return request->bytes > most - MIN(most, used) ? ECH_FIT_FULL : ECH_FIT_FRAGMENTED;
     }
     live->requested = request->bytes;
@@ -469,6 +475,11 @@ void ech_alloc_add_stat(GArray *out, const char *name, int64_t value)
 EchBytes ech_allocator_capacity(const EchAllocator *self)
 {
     return self->memory.capacity;
+}
+
+void ech_allocator_set_elsewhere(EchAllocator *self, EchBytes bytes)
+{
+    self->memory.elsewhere = bytes;
 }
 
 const char *ech_allocator_name(const EchAllocator *self)

@@ -78,6 +78,8 @@ EchAllocator *ech_allocator_new(const char *spec, const EchAllocDevice *device, 
 /** Bytes of the memory that it takes segments from: the device's, or more where its settings make that unified memory (JAX's and TensorFlow's fraction above
  * 1). */
 EchBytes ech_allocator_capacity(const EchAllocator *allocator);
+/** From now on @bytes of it are other processes': it can take what is left beside them, and has what it took before. */
+void ech_allocator_set_elsewhere(EchAllocator *allocator, EchBytes bytes);
 void ech_allocator_free(EchAllocator *allocator);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchAllocator, ech_allocator_free)
 /** ECH_FIT_OK fills *ret; otherwise *ret is untouched. A request of 0 bytes is answered as the framework does. */

@@ -415,7 +415,7 @@ static bool gather_pages(Async *self, uint32_t pool, EchBytes bytes)
     EchTree *tree = &self->pools[COMMON].free;
     uint32_t tail = tail_for(self, pool);
     EchBytes granule = self->base.memory.granule, whole = ech_round_up(bytes - (tail ? self->blocks[tail].bytes : 0), granule),
-             there = self->base.memory.capacity - self->base.memory.used;
+             there = ech_device_memory_left(&self->base.memory);
     g_autoptr(GArray) found = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     for (EchTreeIter it = ech_tree_last(tree); it.leaf && there < whole; it = ech_tree_prev(it)) {
         uint32_t at = ech_tree_iter_value(it);

@@ -17,6 +17,12 @@ void ech_device_memory_clear(EchDeviceMemory *memory)
     g_free(memory->script_used);
 }
 
+EchBytes ech_device_memory_left(const EchDeviceMemory *memory)
+{
+    EchBytes left = memory->capacity - memory->used;
+    return left - MIN(left, memory->elsewhere);
+}
+
 static bool refuse(EchDeviceMemory *memory)
 {
     if (memory->fail == 0)
@@ -31,7 +37,7 @@ static bool refuse(EchDeviceMemory *memory)
 
 static bool account(EchDeviceMemory *memory, EchBytes bytes)
 {
-    if (bytes > memory->capacity - memory->used || refuse(memory))
+    if (bytes > ech_device_memory_left(memory) || refuse(memory))
         return false;
     memory->used += bytes;
     memory->takes++;
@@ -99,7 +105,7 @@ bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *r
         return false;
     EchBytes whole = ech_round_up(bytes, memory->granule);
     uint64_t address;
-    if (whole == 0 || whole > memory->capacity - memory->used)
+    if (whole == 0 || whole > ech_device_memory_left(memory))
         return false;
     if (!scripted(memory, whole, &address) && !choose(memory, whole, &address))
         return false;

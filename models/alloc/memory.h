@@ -18,6 +18,7 @@ typedef struct {
     EchAddressOrder order;
     uint64_t lowest, highest;                /**< Ever given; highest is the end, 0 before anything was. */
     EchBytes used;                           /**< Physical bytes handed out. */
+    EchBytes elsewhere;                      /**< Of the capacity, what other processes on the device have at the moment. */
     uint64_t takes, gives;                   /**< Device calls that worked, those of pages among them. */
     bool maps_ranges;                        /**< Ranges are mapped, each in one piece (cuMemCreate, cuMemMap), instead of cudaMalloc's. */
     uint64_t maps, unmaps;                   /**< Of them, of pages. */
@@ -37,6 +38,8 @@ typedef struct {
 void ech_device_memory_init(EchDeviceMemory *memory, EchBytes capacity, EchBytes granule);
 /** Frees what it holds. */
 void ech_device_memory_clear(EchDeviceMemory *memory);
+/** Bytes that it can still hand out. */
+EchBytes ech_device_memory_left(const EchDeviceMemory *memory);
 /** A contiguous range; false where it does not fit. */
 bool ech_device_memory_take(EchDeviceMemory *memory, EchBytes bytes, uint64_t *ret_address);
 /** Gives a range back that was taken, all of it or a part of whole granules. */

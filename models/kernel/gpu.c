@@ -263,6 +263,15 @@ static double resident_blocks(const EchGpuChip *chip, uint32_t threads, uint32_t
     return CLAMP(n, 1, MOST_RESIDENT);
 }
 
+double ech_gpu_filled(const EchGpuLaunch *launch, const EchDevice *device)
+{
+    EchGpuChip chip;
+    double blocks = (double)ech_gpu_blocks(launch);
+    if (blocks < 1 || ech_gpu_threads(launch) == 0 || !chip_of(device, 0, &chip))
+        return 0;
+    return MIN(blocks / (chip.sms * resident_blocks(&chip, ech_gpu_threads(launch), launch->registers, launch->shared)), 1);
+}
+
 static double rate_seconds(double bytes, EchRate rate)
 {
     return rate > 0 ? bytes / (double)rate : 0;

@@ -231,6 +231,9 @@ void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name);
 /** Blocks of the grid and threads of a block; 0 where not known. */
 uint64_t ech_gpu_blocks(const EchGpuLaunch *launch);
 uint32_t ech_gpu_threads(const EchGpuLaunch *launch);
+/** Of all blocks like the launch's that @device's multiprocessors hold at once, by their threads, registers and shared memory, the share that its grid is:
+ * above 0, 1 where it is as many or more; 0 where the launch does not say. */
+double ech_gpu_filled(const EchGpuLaunch *launch, const EchDevice *device);
 /** Elements that the grid of an element-wise kernel covers: whole blocks, so up to one block too many; 0 where the name or the launch do not say. */
 uint64_t ech_gpu_grid_elements(const EchGpuName *name, const EchGpuLaunch *launch);
 

@@ -162,7 +162,7 @@ static JsonNode *replay(char **paths, guint n, const char *device, const char *c
     g_autofree EchReport *reports = g_new0(EchReport, n);
     if (n == 1)
         results[0] = ech_experiment_run(experiments->pdata[0], 0, NULL);
-    else if (!ech_experiment_run_together((EchExperiment *const *)(void *)all->pdata, n, false, results, NULL))
+    else if (!ech_experiment_run_together((EchExperiment *const *)(void *)all->pdata, n, ECH_TOGETHER_ASKED, results, NULL))
         return NULL;
     for (guint i = 0; i < n && results[i]; i++)
         reports[i] = ech_result_report(results[i]);

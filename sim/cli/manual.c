@@ -292,7 +292,7 @@ static Search search_for(char *const *words)
     enum { MOST_SHOWN = 8 };
     Search search = {.wanted = g_strv_length((char **)(uintptr_t)words)};
     guint having = having_all(words, false), all = search.wanted, most = 0, shown = 0;
-    search.worded = all > 0 && having > MOST_SHOWN && having_all(words, true) > 0;
+    search.worded = all > 0 && having_all(words, true) > 0;
     if (having > 0)
         return search;
     search.some = true;

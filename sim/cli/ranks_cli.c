@@ -35,9 +35,9 @@ static int by_rank(const void *a, const void *b, void *user)
     return (x > y) - (x < y);
 }
 
-static bool run_together(GPtrArray *experiments, bool plain, Together *ret, GError **error)
+static bool run_together(GPtrArray *experiments, EchTogether how, Together *ret, GError **error)
 {
-    if (!ech_experiment_run_together((EchExperiment *const *)(void *)experiments->pdata, experiments->len, plain, ret->results, error))
+    if (!ech_experiment_run_together((EchExperiment *const *)(void *)experiments->pdata, experiments->len, how, ret->results, error))
         return false;
     ret->n = experiments->len;
     g_qsort_with_data(ret->results, (gint)ret->n, sizeof *ret->results, by_rank, NULL);
@@ -209,15 +209,17 @@ static int run_and_tell(GPtrArray *experiments, const char *title, const char *o
 {
     GError *error = NULL;
     g_auto(Together) together = {.n = 0}, plain = {.n = 0};
-    if (!run_together(experiments, false, &together, &error))
+    if (!run_together(experiments, ECH_TOGETHER_ASKED, &together, &error))
         return ech_cli_fail(error);
-    if (!together.ranks->devices)
+    bool shared = together.ranks->share != ECH_SHARE_NONE;
+    if (!together.ranks->devices && !shared)
         say_strangers(&together);
-    bool changed = false;
+    bool changed = shared;
     for (guint i = 0; i < experiments->len; i++)
         changed = changed || ((const EchExperiment *)experiments->pdata[i])->plain;
     if (changed)
-        (void)run_together(experiments, true, &plain, NULL); /* where they do not run without them there is nothing to say */
+        (void)run_together(experiments, shared ? ECH_TOGETHER_APART : ECH_TOGETHER_PLAIN, &plain,
+                           NULL); /* where they do not run without them there is nothing to say */
     return tell_ranks(title, &together, &plain, output, json);
 }
 

@@ -103,10 +103,16 @@ EchResult *ech_experiment_run_plain(EchExperiment *experiment, GError **error) G
  * the one that the program was compiled for, or NULL where nothing is left to scale (owned by the caller throughout). Remarks go to @diag. */
 EchTrace *ech_experiment_lower(EchProgram *program, const EchDevice *device, EchDevice **reference, EchKernelTime kernel_time, uint64_t trips, EchDiag *diag,
                                GError **error) G_GNUC_WARN_UNUSED_RESULT;
-/** The first case of each of the @experiments[n] (@plain: EchExperiment.plain, of those that have one), ranks of one program, replayed together
- * (ech_replay_run_together).
+/** What of several experiments is replayed together. */
+typedef enum {
+    ECH_TOGETHER_ASKED, /**< The first case of each. */
+    ECH_TOGETHER_PLAIN, /**< EchExperiment.plain, of those that have one. */
+    ECH_TOGETHER_APART, /**< The first case, of processes that share a device each on one of its own. */
+} EchTogether;
+/** @how of the @experiments[n], ranks of one program or processes on one device (ech_replay_run_together).
  * ret_results[n]: owned by the caller; untouched on failure. ECH_ERROR_CONFIG where two are the same rank. */
-bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, bool plain, EchResult **ret_results, GError **error) G_GNUC_WARN_UNUSED_RESULT;
+bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, EchTogether how, EchResult **ret_results,
+                                 GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Imports the traces of all cases, so that workers forked later share them. */
 bool ech_experiment_preload(EchExperiment *experiment, GError **error);
 /** What the first case, which has a trace, imports, as its run will have it; borrowed from the experiment. */

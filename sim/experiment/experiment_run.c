@@ -1189,7 +1189,7 @@ static bool size_groups(const GPtrArray *results, EchReplayRank *ranks, GError *
     return ok;
 }
 
-bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, bool plain, EchResult **ret_results, GError **error)
+bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, EchTogether how, EchResult **ret_results, GError **error)
 {
     EchReplayRank ranks[ECH_MAX_RANKS];
     EchReplayOptions options[ECH_MAX_RANKS] = {0};
@@ -1198,11 +1198,13 @@ bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, bo
     g_assert(n > 0 && n <= ECH_MAX_RANKS);
     bool ok = true;
     for (size_t i = 0; i < n && ok; i++) {
-        EchResult *result =
-            prepare_case(experiments[i], plain && experiments[i]->plain ? experiments[i]->plain : &experiments[i]->cases[0], &options[i], error);
+        const EchCase *plain = how == ECH_TOGETHER_PLAIN ? experiments[i]->plain : NULL;
+        EchResult *result = prepare_case(experiments[i], plain ? plain : &experiments[i]->cases[0], &options[i], error);
         ok = result != NULL;
         if (ok) {
             g_ptr_array_add(results, result);
+            if (how == ECH_TOGETHER_APART)
+                options[i].share = ECH_SHARE_NONE;
             ranks[i] =
                 (EchReplayRank){result->trace, result->device, result->reference, &options[i], (uint32_t)MIN(ech_trace_number(result->trace, i), ECH_NONE - 1)};
         }

@@ -685,7 +685,17 @@ static EchTime asked_at(const EchMachine *m, uint32_t op)
     return asked ? host_time(m, op) : 0;
 }
 
-/* What the collective at the head of @queue meets in other machines. False: it waits for one of them, which says so by ech_machine_meet. */
+static bool on_device(const EchMachine *m, uint32_t op)
+{
+    return m->ops[op].kind == ECH_OP_KERNEL && m->ops[op].queue != ECH_NONE && ech_trace_queues(m->trace)[m->ops[op].queue].kind != ECH_QUEUE_HOST;
+}
+
+static bool is_met(const EchMachine *m, uint32_t op)
+{
+    return m->ops[op].kind == ECH_OP_COLLECTIVE || m->ops[op].kind == ECH_OP_WAIT || (m->takes_turns && on_device(m, op));
+}
+
+/* What the op at the head of @queue meets in other machines. False: it waits for one of them, which says so by ech_machine_meet. */
 static bool pass_meeting(EchMachine *m, uint32_t queue, uint32_t op)
 {
     Queue *q = &m->queues[queue];
@@ -736,7 +746,7 @@ static bool may_start(EchMachine *m, uint32_t queue, uint32_t op)
         wait_on(m, queue, &m->barrier_waiters, ECH_WAIT_ALLOCATOR);
         return false;
     }
-    if (m->meet && (m->ops[op].kind == ECH_OP_COLLECTIVE || m->ops[op].kind == ECH_OP_WAIT) && !pass_meeting(m, queue, op))
+    if (m->meet && is_met(m, op) && !pass_meeting(m, queue, op))
         return false;
     q->gap_over = false;
     if (m->ops[op].kind == ECH_OP_ALLOC && m->barrier != op) {
@@ -1015,10 +1025,36 @@ void ech_machine_drive(const EchFluidClass *class, void *engine, void *data)
     ech_machine_finish(m);
 }
 
-void ech_machine_set_meet(EchMachine *m, EchMachineMeet meet, void *user)
+void ech_machine_set_meet(EchMachine *m, EchMachineMeet meet, bool turns, void *user)
 {
     m->meet = meet;
     m->meet_user = user;
+    m->takes_turns = turns;
+}
+
+bool ech_machine_is_on_device(const EchMachine *m)
+{
+    for (uint32_t i = 0; i < m->n_queues && !m->stop; i++) {
+        const Queue *q = &m->queues[i];
+        if (q->at >= q->n_entries || q->entries[q->at].kind != ENTRY_OP || !on_device(m, q->entries[q->at].id))
+            continue;
+        bool asked = q->state == STATE_GAP && q->host_gap <= 0; /* it lies there, and begins once the one before it has ended altogether */
+        if (asked || q->state == STATE_FIXED || q->state == STATE_PAGING || q->state == STATE_RUNNING)
+            return true;
+    }
+    return false;
+}
+
+EchBytes ech_machine_holds(const EchMachine *m)
+{
+    return m->hbm == NOWHERE ? 0 : ech_bytes_add(m->memories[m->hbm].context, m->memories[m->hbm].reserved);
+}
+
+void ech_machine_set_elsewhere(EchMachine *m, EchBytes bytes)
+{
+    m->elsewhere = bytes;
+    if (m->hbm != NOWHERE && m->allocators[m->hbm])
+        ech_allocator_set_elsewhere(m->allocators[m->hbm], bytes);
 }
 
 void ech_machine_set_sink(EchMachine *m, EchSpanSink sink, void *user, uint64_t *progress)

@@ -51,10 +51,17 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchMachine, ech_machine_free)
 
 /** Where spans go, and a counter that is kept up to date for a progress bar (may be shared memory). Before drive. */
 void ech_machine_set_sink(EchMachine *machine, EchSpanSink sink, void *user, uint64_t *progress);
-/** Whether all that collective, or wait, @op meets in other machines is ready, too; asked when it could start. False: it waits until ech_machine_meet. */
+/** Whether all that op @op meets in other machines, or waits for in them, is ready; asked when it could start. False: it waits until ech_machine_meet, and then
+ * asks again. */
 typedef bool (*EchMachineMeet)(void *user, uint32_t op);
-/** Before the run; of a trace without loops. */
-void ech_machine_set_meet(EchMachine *machine, EchMachineMeet meet, void *user);
+/** Before the run. Collectives and waits ask, and with @turns the device's kernels, too. Steady loops are not skipped then. */
+void ech_machine_set_meet(EchMachine *machine, EchMachineMeet meet, bool turns, void *user);
+/** Whether the device has work of it: a kernel that runs, or one that was asked for and begins when the one before it has ended altogether. */
+bool ech_machine_is_on_device(const EchMachine *machine);
+/** What it has of the device's memory, its context included. */
+EchBytes ech_machine_holds(const EchMachine *machine);
+/** From now on other processes have @bytes of it. */
+void ech_machine_set_elsewhere(EchMachine *machine, EchBytes bytes);
 /** Runs to the end: an EchFluidDrive, @data is the machine. */
 void ech_machine_drive(const EchFluidClass *class, void *engine, void *data);
 

@@ -572,6 +572,7 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
     m->next_id = g_new0(uint32_t, m->n_memories + 1);
     m->begun = NOWHERE;
     m->limits = g_new0(EchBytes, m->n_memories + 1);
+    m->hbm = NOWHERE;
     m->space_waiters = g_new(uint32_t, m->n_memories + 1);
     m->pending_frees = g_new0(uint32_t, m->n_memories + 1);
     m->has_fixed = g_new0(bool, m->n_memories + 1);
@@ -599,6 +600,8 @@ static bool compile_memories(EchMachine *m, EchDiag *diag, GError **error)
         m->space_waiters[i] = NOWHERE;
         const EchMemory *memory = ech_device_memory(m->device, ech_trace_memory(m->trace, i));
         EchBytes limit = memory ? (memory->available ? memory->available : memory->capacity) : 0;
+        if (memory && memory->kind == ECH_MEM_HBM && m->hbm == NOWHERE)
+            m->hbm = i;
         /* A process that asks as it goes has its context beside what it may have. */
         EchBytes context = memory && memory->kind == ECH_MEM_HBM && online[i] && m->options->context ? ech_device_context(m->device) : 0;
         m->memories[i].context = MIN(context, limit);

@@ -374,7 +374,7 @@ static void look_for_steady(EchMachine *m, uint32_t queue, uint32_t l)
 {
     Queue *q = &m->queues[queue];
     uint64_t iteration = q->iter[q->depth - 1], trips = m->loops[l].trips;
-    if (!m->options->skip_steady || iteration < 1 || trips < 8 || !is_looked_at(iteration) || ech_machine_may_page(m))
+    if (!m->options->skip_steady || m->meet || iteration < 1 || trips < 8 || !is_looked_at(iteration) || ech_machine_may_page(m))
         return;
     for (uint32_t i = 0; i < m->n_queues; i++) {
         if (inside_loop(m, i, l) && m->queues[i].iter[m->loops[l].depth] < m->longest_distance) /* iterations that do not wait for others yet */

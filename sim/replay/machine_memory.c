@@ -197,6 +197,13 @@ static void add_holder(EchMachine *m, EchHolder holder)
     m->out.holders[place] = holder;
 }
 
+/* What other processes leave of a memory. */
+static EchBytes limit_now(const EchMachine *m, uint32_t memory)
+{
+    EchBytes limit = m->limits[memory];
+    return memory == m->hbm && limit != UINT64_MAX ? limit - MIN(limit, m->elsewhere) : limit;
+}
+
 void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId buffer, EchBytes asked, EchFit fit)
 {
     m->memories[memory].failed++;
@@ -205,8 +212,15 @@ void ech_machine_record_failure(EchMachine *m, uint32_t memory, EchId op, EchId 
     EchMemoryState *state = &m->memories[memory];
     m->out.fits = false;
     m->out.failed_memory = memory;
-    m->out.failure = (EchFailure){
-        .op = op, .buffer = buffer, .time = m->now, .asked = asked, .live = state->live, .reserved = state->reserved, .limit = m->limits[memory], .fit = fit};
+    m->out.failure = (EchFailure){.op = op,
+                                  .buffer = buffer,
+                                  .time = m->now,
+                                  .asked = asked,
+                                  .live = state->live,
+                                  .reserved = state->reserved,
+                                  .limit = limit_now(m, memory),
+                                  .fit = fit};
+    m->out.failure.elsewhere = memory == m->hbm ? m->elsewhere : 0;
     if (is_shared(m, memory)) { /* what it found no room beside */
         m->out.failure.limit = m->limits[m->whole[memory]];
         m->out.failure.live = held_together(m, memory, false);
@@ -265,7 +279,8 @@ EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchI
         place = *held;
     } else if (buffer->offset != ECH_OFFSET_NONE) {
         place.offset = place.address = buffer->offset;
-        if (buffer->bytes > m->limits[memory] || buffer->offset > m->limits[memory] - buffer->bytes || ech_machine_is_taken_by_others(m, buffer))
+        EchBytes limit = limit_now(m, memory);
+        if (buffer->bytes > limit || buffer->offset > limit - buffer->bytes || ech_machine_is_taken_by_others(m, buffer))
             ech_machine_record_failure(m, memory, op, m->lives[life].buffer, buffer->bytes, ECH_FIT_FULL);
     } else if (ech_machine_is_taken_by_others(m, buffer)) {
         return ECH_FIT_FULL;
@@ -276,7 +291,7 @@ EchFit ech_machine_allocate(EchMachine *m, uint32_t life, uint64_t ordinal, EchI
         if (fit != ECH_FIT_OK)
             return fit;
         m->next_id[memory]++;
-    } else if (buffer->bytes > m->limits[memory] || state->live > m->limits[memory] - buffer->bytes) {
+    } else if (buffer->bytes > limit_now(m, memory) || state->live > limit_now(m, memory) - buffer->bytes) {
         return ECH_FIT_FULL;
     } else {
         place.address = place.offset = ECH_OFFSET_NONE;

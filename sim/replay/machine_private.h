@@ -282,6 +282,9 @@ struct EchMachine {
     void *sink_user;
     EchMachineMeet meet; /* NULL: nobody is met. */
     void *meet_user;
+    bool takes_turns;   /* kernels meet others, too */
+    uint32_t hbm;       /* the device's memory, or NOWHERE */
+    EchBytes elsewhere; /* of it, other processes' */
     uint64_t *progress;
     bool stop;
     const EchFluidClass *class;

@@ -67,7 +67,8 @@ typedef struct {
     EchTime launch, alloc, free; /* What the runtime costs. */
     double both_to_share;        /* Of bytes over the host link while both directions are busy, the part to the device. */
     double copy_port[2];         /* Units of the device memory's port that a byte of a copy over the host link takes, to the device and from it; 0: its own. */
-    uint32_t multiprocessors;    /* Of a GPU whose program communicates; NOWHERE: nothing holds some of them. */
+    uint32_t multiprocessors;    /* Of a GPU whose program communicates, or runs beside others; NOWHERE: nothing holds some of them. */
+    bool side_by_side;           /* It runs beside others. */
     double collective_blocks;    /* Multiprocessors that a collective holds. */
     uint32_t rounds;             /* What kernels have of them whose blocks have their tiles from the beginning; NOWHERE: there are no such kernels. */
     const EchLink *host_link;    /* NULL where the device has none. */
@@ -159,7 +160,7 @@ static bool communicates(const EchTrace *trace)
 }
 
 /* A multiprocessor is a column of lanes of a GPU's vector unit. */
-static void map_multiprocessors(Map *map, const EchTrace *trace)
+static void map_multiprocessors(Map *map, const EchTrace *trace, bool side_by_side)
 {
     const EchDevice *device = map->device;
     double count = 0;
@@ -168,10 +169,11 @@ static void map_multiprocessors(Map *map, const EchTrace *trace)
             count = device->units[i].count;
     map->collective_blocks = CLAMP(ech_device_number(device, "kernel.collective_blocks", 0), 0, count / 2);
     bool gpu = g_strcmp0(device->family, "gpu") == 0;
-    map->multiprocessors = gpu && map->collective_blocks > 0 && communicates(trace)
+    map->side_by_side = side_by_side && gpu && count > 0;
+    map->multiprocessors = map->side_by_side || (gpu && map->collective_blocks > 0 && communicates(trace))
                                ? add_resource(map, ECH_RESOURCE_MULTIPROCESSORS, 0, count, g_strdup("multiprocessors.beside"))
                                : NOWHERE;
-    map->rounds = map->multiprocessors != NOWHERE && ech_gpu_gives_tiles(device)
+    map->rounds = map->multiprocessors != NOWHERE && !map->side_by_side && ech_gpu_gives_tiles(device)
                       ? add_resource(map, ECH_RESOURCE_MULTIPROCESSORS, 0, count, g_strdup("multiprocessors.rounds"))
                       : NOWHERE;
 }
@@ -195,7 +197,7 @@ static bool has_kernels(const EchTrace *trace)
     return false;
 }
 
-static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
+static void map_init(Map *map, const EchTrace *trace, const EchDevice *device, bool side_by_side)
 {
     size_t room = device->n_memories + (3 + MAX_LANES) * device->n_links + device->n_units + 6;
     *map = (Map){.device = device,
@@ -236,7 +238,7 @@ static void map_init(Map *map, const EchTrace *trace, const EchDevice *device)
             map->kind_unit[unit->kind] = (uint32_t)i;
     }
     map_beside(map);
-    map_multiprocessors(map, trace);
+    map_multiprocessors(map, trace, side_by_side);
     map->lane = g_new(uint32_t, device->n_links + 1);
     for (size_t i = 0; i < device->n_links; i++) {
         const EchLink *link = &device->links[i];
@@ -812,6 +814,7 @@ static void price_kernel(const Pricer *pricer, const Map *map, const Map *refere
         source = ECH_PRICE_MODEL;
         price->kernel_bound = cost.bound;
         price->given = cost.given;
+        price->rounds = (double)cost.tiles / MAX(cost.resident, 1u);
         price->on_lanes = is_exact_f32(pricer, map, op, price);
         if (price->on_lanes)
             move_to_lanes(pricer, map, row, op);
@@ -906,6 +909,18 @@ static void add_beside(const Map *map, Row *row)
         row_add(row, map->beside[d], row->amounts[port] * map->beside_kernel[d]);
 }
 
+/* Beside other processes: as much of them as its blocks fill, whatever bounds it. */
+static void hold_what_it_fills(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, const EchPrice *price, double seconds)
+{
+    EchGpuLaunch launch;
+    bool known = op->launch != ECH_NONE && ech_gpu_launch_parse(ech_trace_string(pricer->trace, op->launch), &launch);
+    double count = map->resources[map->multiprocessors].capacity, filled = known ? ech_gpu_filled(&launch, map->device) : 0;
+    if (filled <= 0)
+        filled = price->rounds > 0 ? MIN(price->rounds / count, 1) : 1;
+    if (!is_host_work(pricer->trace, op))
+        row_add(row, map->multiprocessors, filled * count * seconds);
+}
+
 /* What the collective or the kernel in @row holds of the multiprocessors while it runs: a collective its blocks; a kernel all of them, or as many as it has
  * blocks. What memory bounds is as fast on fewer, and what was recorded had what it had. Where a kernel's blocks have their tiles from the beginning and not
  * all of them find a multiprocessor, the rest begin when the others end: it has half of the chip, so to say (cuBLAS's products take twice as long beside NCCL
@@ -917,6 +932,10 @@ static void add_multiprocessors(const Pricer *pricer, const Map *map, Row *row, 
     double count = map->resources[map->multiprocessors].capacity, held = map->collective_blocks;
     double seconds = (double)(price->alone - price->fixed) / (double)ECH_PS_PER_S;
     if (op->kind == ECH_OP_KERNEL) {
+        if (map->side_by_side) {
+            hold_what_it_fills(pricer, map, row, op, price, seconds);
+            return;
+        }
         bool predicted = price->source == ECH_PRICE_MODEL || price->source == ECH_PRICE_ROOFLINE || price->source == ECH_PRICE_ESTIMATE;
         if (!predicted || is_host_work(pricer->trace, op) || (price->bound != ECH_NONE && map->kinds[price->bound] == ECH_RESOURCE_PORT))
             return;
@@ -1527,12 +1546,12 @@ EchPrices *ech_prices_new(const EchTrace *trace, const EchDevice *device, const 
 {
     size_t n_ops = ech_trace_n_ops(trace), n_memories = ech_trace_n_memories(trace);
     Map map, base;
-    map_init(&map, trace, device);
+    map_init(&map, trace, device, options->side_by_side);
     if (options->graph)
         map.launch = (EchTime)ech_device_number(device, "runtime.graph_launch_ps", (double)map.launch);
     bool same = !reference || reference == device || reference->hash == device->hash;
     if (!same)
-        map_init(&base, trace, reference);
+        map_init(&base, trace, reference, options->side_by_side);
     const Map *old = same ? &map : &base;
     for (size_t m = 0; m < n_memories; m++)
         if (!map.memory[m] && holds_anything(trace, (EchId)m))

@@ -61,6 +61,7 @@ typedef struct {
     uint32_t bound;               /**< Resource that bounds it alone, or ECH_NONE (fixed or minimum time, @loose). */
     uint32_t link;                /**< Device link whose engine it occupies, or ECH_NONE. */
     uint32_t given;               /**< ECH_PRICE_MODEL on a GPU: EchGpuCost.given; else 0. */
+    double rounds;                /**< There, of what has tiles: those of them over what a multiprocessor holds at once; else 0. */
     EchBytes cached;              /**< Where the GPU kernel model knows it: EchGpuCost.cached; else 0. */
     EchTime fixed;                /**< Set-up, launch, latency: passes before the amounts begin. */
     EchTime minimum;              /**< The amounts take at least this long. */
@@ -113,6 +114,7 @@ typedef struct {
     bool graph;           /**< Kernels are launched by a CUDA graph. */
     bool duty_known;      /**< Else every product has the rate that it was measured at. */
     double products_duty; /**< 0..1: share of the time in which matrix products, attention among them, run. */
+    bool side_by_side;    /**< Other processes' kernels run beside the trace's: all hold what they fill of the multiprocessors. */
     EchHostGaps gaps;
 } EchPriceOptions;
 

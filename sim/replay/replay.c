@@ -24,6 +24,8 @@ enum { SIMGRID_QUEUES = 256 };
 static const char *const engine_names[] = {"auto", "native", "simgrid", NULL};
 static const char *const kernel_time_names[] = {"auto", "roofline", "estimate", "recorded", "model", NULL};
 
+static const char *const share_names[] = {"none", "mps", "slices", NULL};
+
 #define FIELD(name) offsetof(EchReplayOptions, name)
 const EchParam ech_replay_params[] = {
     {"engine", ECH_PARAM_ENUM, FIELD(engine), "auto", NULL, NULL, engine_names,
@@ -68,6 +70,9 @@ const EchParam ech_replay_params[] = {
     {"after_wait", ECH_PARAM_TIME, FIELD(after_wait), "0", NULL, NULL, NULL,
      "of such programs, what the host does each time that it has waited for the device, before it asks for more: what a server schedules, samples and writes "
      "between steps"},
+    {"share", ECH_PARAM_ENUM, FIELD(share), "none", NULL, NULL, share_names,
+     "several captures are processes on one GPU, not ranks with a GPU each: mps, their kernels run side by side; slices, without MPS, they take turns of "
+     "runtime.slice_ps (2 ms where the device does not say), and a change of whose turn it is takes runtime.switch_ps (70 us)"},
     {"host_gaps", ECH_PARAM_BOOL, FIELD(host_gaps), "false", NULL, NULL, NULL,
      "keep the time of the recording in which the device had nothing to do: the time the host took to ask for the next operation"},
     {0},
@@ -626,6 +631,7 @@ static EchPrices *prices_of(const EchReplayRank *rank, EchDiag *diag)
                                            .tuned_tiles = options->tuned_tiles != 0,
                                            .duty_known = options->products_duty >= 0,
                                            .products_duty = options->products_duty,
+                                           .side_by_side = options->share == ECH_SHARE_MPS,
                                            .gaps = options->host_gaps ? ECH_HOST_GAPS_ALL : ECH_HOST_GAPS_BESIDE};
     return ech_prices_new(rank->trace, rank->device, rank->reference, &price_options, diag);
 }
@@ -714,6 +720,7 @@ EchRun *ech_replaying_end(EchReplaying *r, const char *engine, const char *versi
         return NULL;
     fill_run(r->run, r->rank.trace, r->rank.device, r->prices, r->machine, r->spans);
     r->run->after_wait = r->rank.options->after_wait;
+    r->run->share = (EchSharing)r->rank.options->share;
     if (!r->rank.options->host_gaps)
         remark_recorded(r->rank.trace, r->run);
     remark_waits(r->rank.trace, r->run);
@@ -823,6 +830,11 @@ static EchRun *run_settled(const EchReplayRank *rank, GError **error)
 EchRun *ech_replay_run(const EchTrace *trace, const EchDevice *device, const EchDevice *reference, const EchReplayOptions *options, GError **error)
 {
     const EchReplayRank rank = {.trace = trace, .device = device, .reference = reference, .options = options};
+    if (options->share != ECH_SHARE_NONE) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                    "replay.share: processes share a device, and there is one; expected several captures, --trace FIRST SECOND ...");
+        return NULL;
+    }
     return ech_replaying_unsettled(&rank) ? run_settled(&rank, error) : run_once(&rank, error);
 }
 

@@ -38,6 +38,13 @@ typedef struct {
     size_t n, n_script;
 } EchReplayStart;
 
+/** What several traces that are replayed together have of one another's devices. */
+typedef enum {
+    ECH_SHARE_NONE,   /**< Each has a device of its own. */
+    ECH_SHARE_MPS,    /**< They are processes on one: kernels of all run side by side, as far as multiprocessors, units and ports go. */
+    ECH_SHARE_SLICES, /**< They are processes on one that take turns, as without MPS (runtime.slice_ps, runtime.switch_ps). */
+} EchSharing;
+
 /** How to replay. Fill with ech_params_defaults(ech_replay_params, &options); the rows are what experiment files and --set accept. */
 typedef struct {
     uint64_t engine;       /**< EchEngine. auto: simgrid up to auto_limit operations where its module is there, else native. */
@@ -64,6 +71,7 @@ typedef struct {
     uint64_t unified_memory;     /**< 1: buffers of an NVIDIA GPU's memory are managed, the host's takes what the device has no room for (default 0). */
     uint64_t host_launches;      /**< 1: where nothing of the host was measured (property "host_order"), its launches take their time (default). */
     EchTime after_wait;          /**< There, too, what the host does after each of its waits before it asks for more, in picoseconds; 0 (default). */
+    uint64_t share;              /**< EchSharing, of ech_replay_run_together. */
     uint64_t host_gaps;          /**< 1: recorded gaps before operations that neither order nor dependencies explain are kept (default 0). */
     EchAddressOrder order;       /**< Of addresses of the device's memory, for its allocator. */
     const EchReplayStart *begin; /**< Where that fits, and what is given back is what was in the recording; NULL: from an empty memory. Borrowed. */
@@ -174,6 +182,7 @@ typedef struct {
     EchBytes asked; /**< Bytes of the request, or of all that is there from the start. */
     EchBytes live, reserved, limit;
     EchBytes direct;    /**< Of live and reserved, what lies beside the allocator. */
+    EchBytes elsewhere; /**< What other processes had of the device's memory then; not in limit. */
     EchFit fit;         /**< FULL or FRAGMENTED. */
     EchBytes kept;      /**< Of what is reserved and not live, what no cache gives back for this request (ech_allocator_kept; all of it for one beside it). */
     EchHolder *holders; /**< holders[n_holders]: the largest live buffers, largest first, at most 16. */
@@ -221,6 +230,7 @@ typedef struct {
     uint64_t host_waits;        /**< Where that was charged, how often the host waited for the device and asked for more then. */
     EchTime kernel_gap;         /**< What lies between kernels that follow one another in a queue; 0: nothing. */
     EchTime after_wait;         /**< What it was said to do then; 0: nothing. */
+    EchSharing share;           /**< How the device was shared with the other runs of ech_replay_run_together. */
     EchTime serial;             /**< Every instance alone, one after the other. */
     EchPrice *prices;           /**< prices[n_ops of the trace]: what one instance costs alone, and where that came from. */
     size_t n_prices;
@@ -247,11 +257,12 @@ typedef struct {
     uint32_t number; /**< What the rank is called. */
 } EchReplayRank;
 enum { ECH_MAX_RANKS = 64 };
-/** Replays the @ranks[n], each on a device of its own, together, from the same moment on: a collective, or a message, begins on all of its ranks that are there
- * (EchOp.launch says whom it meets) when the last of them has come to it; what is
- * sent, and finds room in a buffer on its way, does not wait for its receiver. Runs are the native engine's, and the serial time of each is that of all. A rank
- * that waits for one that has run out of memory does not complete. ret_runs[n]; untouched on failure. Errors as of ech_replay_run, ECH_ERROR_UNSUPPORTED also
- * for traces with loops and for ranks that wait for one another in a circle. */
+/** Replays the @ranks[n], each on a device of its own, or with options.share as processes on one, together, from the same moment on: a collective, or a
+ * message, begins on all of its ranks that are there (EchOp.launch says whom it meets) when the last of them has come to it; what is sent, and finds room in a
+ * buffer on its way, does not wait for its receiver. Runs are the native engine's, and the serial time of each is that of all. A rank that waits for one that
+ * has run out of memory does not complete. ret_runs[n]; untouched on failure. Errors as of ech_replay_run, ECH_ERROR_CONFIG also for processes on different
+ * devices or one that is no GPU, ECH_ERROR_UNSUPPORTED for traces with loops in which somebody could be met and for ranks that wait for one another in a
+ * circle. */
 bool ech_replay_run_together(const EchReplayRank *ranks, size_t n, EchRun **ret_runs, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /** Called about ten times a second with instances done and an estimate of all; for a progress bar. NULL: none. Process-wide. */

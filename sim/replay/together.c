@@ -1,7 +1,10 @@
 /* Several ranks on one engine: each has a machine and resources of its own, and its collectives begin when all that they meet are ready.
  *
  * Calls are the collectives of all ranks, and their hosts' waits for other hosts, meetings what their words stand for (sim/trace/meets.h), parties the calls of
- * a meeting. A message that finds room in its channel's buffer is sent before its receiver comes, as NCCL does. */
+ * a meeting. A message that finds room in its channel's buffer is sent before its receiver comes, as NCCL does.
+ *
+ * Or several processes on one device, whose resources and memory they share. Without MPS its kernels are one process's at a time: that of whose turn it is,
+ * until it has nothing more there or its time is over, and another waits. A kernel that runs is not taken off. */
 #include "models/kernel/gpu.h"
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
@@ -44,10 +47,21 @@ typedef struct Together Together;
 typedef struct {
     Together *together;
     EchReplaying replaying;
-    uint32_t first_token, first_resource;
-    uint32_t *call; /* by op; NOWHERE */
-    bool gone;      /* it has stopped: nobody waits for it */
+    uint32_t first_token;
+    uint32_t *resource; /* the engine's, by its own */
+    uint32_t *call;     /* by op; NOWHERE */
+    GQueue kernels;     /* that wait for their turn, by op, + 1 */
+    bool gone;          /* it has stopped: nobody waits for it */
 } Seat;
+
+/* Whose turn it is on a device of several processes. */
+typedef struct {
+    uint32_t whose; /* NOWHERE: nobody's yet */
+    bool changes;   /* to @whose, under way */
+    EchTime over;   /* its time, where others wait */
+    EchTime slice, change;
+    uint32_t token; /* of changes */
+} Turn;
 
 struct Together {
     Seat *seats;
@@ -57,6 +71,8 @@ struct Together {
     EchNative *engine;
     EchFluidPart *parts; /* scratch */
     EchTime now;
+    EchSharing share;
+    Turn turn;
 };
 
 static void together_clear(Together *t)
@@ -64,6 +80,8 @@ static void together_clear(Together *t)
     for (size_t i = 0; i < t->n; i++) {
         ech_replaying_clear(&t->seats[i].replaying);
         g_free(t->seats[i].call);
+        g_free(t->seats[i].resource);
+        g_queue_clear(&t->seats[i].kernels);
     }
     g_free(t->seats);
     g_array_unref(t->calls);
@@ -178,12 +196,13 @@ static void find_meetings(Together *t)
         const EchTrace *trace = t->seats[s].replaying.rank.trace;
         size_t n_ops = ech_trace_n_ops(trace);
         t->seats[s].call = g_new(uint32_t, n_ops + 1);
-        for (uint32_t i = 0; i < n_ops; i++) {
+        for (uint32_t i = 0; i < n_ops; i++)
+            t->seats[s].call[i] = NOWHERE;
+        for (uint32_t i = 0; i < n_ops && t->share == ECH_SHARE_NONE; i++) {
             const EchOp *op = &ech_trace_ops(trace)[i];
             const char *at =
                 (op->kind == ECH_OP_COLLECTIVE || op->kind == ECH_OP_WAIT) && op->launch != ECH_NONE ? ech_meets_of(ech_trace_string(trace, op->launch)) : "";
             EchMeeting key;
-            t->seats[s].call[i] = NOWHERE;
             while (ech_meets_next(&at, &key)) {
                 if (t->seats[s].call[i] == NOWHERE) {
                     Call call = {.rank = s, .op = i, .first_party = t->parties->len, .last = ECH_NONE};
@@ -194,6 +213,8 @@ static void find_meetings(Together *t)
             }
         }
     }
+    if (t->share != ECH_SHARE_NONE)
+        return;
     bool of_one = ech_trace_get_property(t->seats[0].replaying.rank.trace, ECH_TRACE_TOGETHER) != NULL; /* devices that need not wait for one another */
     if (t->n > 1 && t->calls->len == 0 && !of_one)
         remark_apart(t);
@@ -253,10 +274,71 @@ static void arrive(Together *t, uint32_t at)
     }
 }
 
+/* ---- turns on a device of several processes ---- */
+
+static bool others_wait(const Together *t, uint32_t seat)
+{
+    for (uint32_t s = 0; s < t->n; s++)
+        if (s != seat && t->seats[s].kernels.length > 0)
+            return true;
+    return false;
+}
+
+/* Kernel @op of @seat. False: it waits for its turn. */
+static bool take_turn(Together *t, Seat *seat, uint32_t op)
+{
+    Turn *turn = &t->turn;
+    uint32_t s = (uint32_t)(seat - t->seats);
+    if (turn->whose == NOWHERE) {
+        turn->whose = s;
+        turn->over = ech_time_add(t->now, turn->slice);
+    }
+    if (turn->whose == s && !turn->changes && (t->now < turn->over || !others_wait(t, s)))
+        return true;
+    g_queue_push_tail(&seat->kernels, GUINT_TO_POINTER(op + 1));
+    return false;
+}
+
+/* To the next that waits, once whose turn it was has nothing on the device. */
+static void change_turn(Together *t)
+{
+    Turn *turn = &t->turn;
+    if (turn->whose == NOWHERE || turn->changes || !others_wait(t, turn->whose) || ech_machine_is_on_device(t->seats[turn->whose].replaying.machine))
+        return;
+    do
+        turn->whose = (turn->whose + 1) % (uint32_t)t->n;
+    while (t->seats[turn->whose].kernels.length == 0);
+    turn->changes = true;
+    ech_native_class.start(t->engine, turn->token, NULL, 0, turn->change);
+}
+
+static void begin_turn(Together *t)
+{
+    Turn *turn = &t->turn;
+    Seat *seat = &t->seats[turn->whose];
+    turn->changes = false;
+    turn->over = ech_time_add(t->now, turn->slice);
+    for (guint n = seat->kernels.length; n > 0; n--)
+        ech_machine_meet(seat->replaying.machine, GPOINTER_TO_UINT(g_queue_pop_head(&seat->kernels)) - 1, t->now);
+}
+
+/* What the others have of the device's memory, while the machine of seat @s goes on. */
+static EchMachine *machine_of(const Together *t, uint32_t s)
+{
+    EchBytes elsewhere = 0;
+    for (uint32_t other = 0; other < t->n && t->share != ECH_SHARE_NONE; other++)
+        elsewhere = ech_bytes_add(elsewhere, other != s && !t->seats[other].gone ? ech_machine_holds(t->seats[other].replaying.machine) : 0);
+    if (t->share != ECH_SHARE_NONE)
+        ech_machine_set_elsewhere(t->seats[s].replaying.machine, elsewhere);
+    return t->seats[s].replaying.machine;
+}
+
 static bool meet(void *user, uint32_t op)
 {
     Seat *seat = user;
     uint32_t call = seat->call[op];
+    if (ech_trace_ops(seat->replaying.rank.trace)[op].kind == ECH_OP_KERNEL)
+        return take_turn(seat->together, seat, op);
     if (call == NOWHERE)
         return true;
     arrive(seat->together, call);
@@ -270,26 +352,40 @@ static void seat_start(void *engine, uint32_t token, const EchFluidPart *parts, 
     const Seat *seat = engine;
     EchFluidPart *own = seat->together->parts;
     for (uint32_t i = 0; i < n_parts; i++)
-        own[i] = (EchFluidPart){parts[i].resource + seat->first_resource, parts[i].amount};
+        own[i] = (EchFluidPart){seat->resource[parts[i].resource], parts[i].amount};
     ech_native_class.start(seat->together->engine, token + seat->first_token, own, n_parts, min_time);
 }
 
 /* Time is together_run's business; what loops ask for is not asked. */
 static const EchFluidClass seat_class = {.name = "native", .start = seat_start};
 
+/* The engine's number for @own of a seat: of one device what has the same name is the same. */
+static uint32_t add_resource(const Together *t, GArray *resources, GHashTable *names, const EchFluidResource *own)
+{
+    uint32_t at = t->share != ECH_SHARE_NONE ? GPOINTER_TO_UINT(g_hash_table_lookup(names, own->name)) : 0;
+    if (at > 0)
+        return at - 1;
+    g_array_append_vals(resources, own, 1);
+    g_hash_table_insert(names, own->name, GUINT_TO_POINTER(resources->len));
+    return resources->len - 1;
+}
+
 static uint32_t make_engine(Together *t)
 {
     g_autoptr(GArray) resources = g_array_new(FALSE, FALSE, sizeof(EchFluidResource));
+    g_autoptr(GHashTable) names = g_hash_table_new(ech_hash_text, g_str_equal);
     uint32_t n_tokens = 0, most = 0;
     for (size_t s = 0; s < t->n; s++) {
         Seat *seat = &t->seats[s];
         const EchPrices *prices = seat->replaying.prices;
         seat->first_token = n_tokens;
-        seat->first_resource = resources->len;
+        seat->resource = g_new(uint32_t, prices->n_resources + 1);
+        for (uint32_t i = 0; i < prices->n_resources; i++)
+            seat->resource[i] = add_resource(t, resources, names, &prices->resources[i]);
         n_tokens += ech_machine_max_live(seat->replaying.machine);
         most = MAX(most, prices->n_resources);
-        g_array_append_vals(resources, prices->resources, prices->n_resources);
     }
+    t->turn.token = n_tokens++;
     t->parts = g_new(EchFluidPart, most + 1);
     t->engine = ech_native_new((const EchFluidResource *)(const void *)resources->data, resources->len, n_tokens);
     return n_tokens;
@@ -302,7 +398,7 @@ static void settle(Together *t)
     while (again) {
         while (t->ready.length > 0) {
             const Call *call = call_at(t, GPOINTER_TO_UINT(g_queue_pop_head(&t->ready)) - 1);
-            ech_machine_meet(t->seats[call->rank].replaying.machine, call->op, t->now);
+            ech_machine_meet(machine_of(t, call->rank), call->op, t->now);
         }
         again = false;
         for (size_t s = 0; s < t->n; s++) {
@@ -310,37 +406,58 @@ static void settle(Together *t)
             if (seat->gone || !ech_machine_has_stopped(seat->replaying.machine))
                 continue;
             seat->gone = again = true;
+            g_queue_clear(&seat->kernels);
             for (size_t i = 0; i < ech_trace_n_ops(seat->replaying.rank.trace); i++)
                 if (seat->call[i] != NOWHERE)
                     arrive(t, seat->call[i]);
         }
     }
+    change_turn(t);
 }
 
 static void together_run(Together *t, uint32_t n_tokens)
 {
     g_autofree uint32_t *tokens = g_new(uint32_t, n_tokens + 1);
-    for (size_t s = 0; s < t->n; s++)
-        ech_machine_begin(t->seats[s].replaying.machine, &seat_class, &t->seats[s]);
+    for (uint32_t s = 0; s < t->n; s++)
+        ech_machine_begin(machine_of(t, s), &seat_class, &t->seats[s]);
     settle(t);
     for (;;) {
         uint32_t n = ech_native_class.next(t->engine, tokens, &t->now);
-        bool any = n > 0;
+        bool any = n > 0, changed = any && tokens[n - 1] == t->turn.token;
+        n -= changed;
         for (uint32_t i = 0, s = 0; i < n; s++) { /* tokens ascend, and so do the seats */
-            uint32_t first = i, end = s + 1 < t->n ? t->seats[s + 1].first_token : n_tokens;
+            uint32_t first = i, end = s + 1 < t->n ? t->seats[s + 1].first_token : t->turn.token;
             for (; i < n && tokens[i] < end; i++)
                 tokens[i] -= t->seats[s].first_token;
             if (i > first)
-                ech_machine_step(t->seats[s].replaying.machine, tokens + first, i - first, t->now);
+                ech_machine_step(machine_of(t, s), tokens + first, i - first, t->now);
         }
-        for (size_t s = 0; s < t->n && !any; s++)
-            any = ech_machine_unstick(t->seats[s].replaying.machine);
+        if (changed)
+            begin_turn(t);
+        for (uint32_t s = 0; s < t->n && !any; s++)
+            any = ech_machine_unstick(machine_of(t, s));
         if (!any)
             break;
         settle(t);
     }
     for (size_t s = 0; s < t->n; s++)
         ech_machine_finish(t->seats[s].replaying.machine);
+}
+
+/* A call in a loop would be one for each iteration. */
+static bool check_loops(const Together *t, GError **error)
+{
+    for (size_t s = 0; s < t->n; s++) {
+        const EchTrace *trace = t->seats[s].replaying.rank.trace;
+        bool calls = false;
+        for (size_t i = 0; i < ech_trace_n_ops(trace) && !calls; i++)
+            calls = t->seats[s].call[i] != NOWHERE;
+        if (calls && ech_trace_has_op(trace, ECH_OP_LOOP)) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "rank %zu of those given has loops, in which nobody can be met", s);
+            return false;
+        }
+    }
+    return true;
 }
 
 /* What a rank that never comes on waits for. */
@@ -361,19 +478,44 @@ static bool check_waits(const Together *t, GError **error)
     return true;
 }
 
+/* Where a device does not say: a process that shares the GPU has it for 2 ms (nvidia-smi compute-policy, its shortest); and of two or three that filled 96 % of
+ * it each 4 and 3 % of the time went on changes (RobTand/prismaquant issue 283), 60 to 80 us of 2 ms. */
+#define SLICE (2 * ECH_PS_PER_MS)
+#define SWITCH (70 * ECH_PS_PER_US)
+
+/* Processes on one device have one, all the same. */
+static bool begin_sharing(Together *t, const EchReplayRank *ranks, GError **error)
+{
+    const EchDevice *device = ranks[0].device;
+    t->share = (EchSharing)ranks[0].options->share;
+    for (size_t s = 1; s < t->n; s++) {
+        bool same = ranks[s].options->share == t->share && (t->share == ECH_SHARE_NONE || ranks[s].device->hash == device->hash);
+        if (!same) {
+            g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG,
+                        "replay.share: process %zu is to share another device, or in another way, than process 0; expected one "
+                        "for all",
+                        s);
+            return false;
+        }
+    }
+    if (t->share != ECH_SHARE_NONE && g_strcmp0(device->family, "gpu") != 0) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "replay.share: %s is no GPU, and a program has it to itself", device->name);
+        return false;
+    }
+    t->turn = (Turn){.whose = NOWHERE,
+                     .slice = (EchTime)ech_device_number(device, "runtime.slice_ps", (double)SLICE),
+                     .change = (EchTime)ech_device_number(device, "runtime.switch_ps", (double)SWITCH)};
+    return true;
+}
+
 static bool begin_seats(Together *t, const EchReplayRank *ranks, GError **error)
 {
     for (size_t s = 0; s < t->n; s++) {
-        for (size_t i = 0; i < ech_trace_n_ops(ranks[s].trace); i++)
-            if (ech_trace_ops(ranks[s].trace)[i].kind == ECH_OP_LOOP) {
-                g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "rank %zu of those given has loops, in which nobody can be met", s);
-                return false;
-            }
         t->seats[s].together = t;
         if (!ech_replaying_begin(&ranks[s], &t->seats[s].replaying, error))
             return false;
         ech_replaying_keep_spans(&t->seats[s].replaying);
-        ech_machine_set_meet(t->seats[s].replaying.machine, meet, &t->seats[s]);
+        ech_machine_set_meet(t->seats[s].replaying.machine, meet, t->share == ECH_SHARE_SLICES, &t->seats[s]);
     }
     return true;
 }
@@ -441,9 +583,11 @@ static bool run_once(const EchReplayRank *ranks, size_t n, EchRun **ret_runs, GE
                           .parties = g_array_new(FALSE, FALSE, sizeof(Party)),
                           .channels = g_array_new(FALSE, FALSE, sizeof(Channel)),
                           .ready = G_QUEUE_INIT};
-    if (!begin_seats(&t, ranks, error))
+    if (!begin_sharing(&t, ranks, error) || !begin_seats(&t, ranks, error))
         return false;
     find_meetings(&t);
+    if (!check_loops(&t, error))
+        return false;
     together_run(&t, make_engine(&t));
     if (!check_waits(&t, error))
         return false;

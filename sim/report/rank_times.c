@@ -257,6 +257,7 @@ EchRanks *ech_ranks_new(const EchReport *reports, size_t n)
     EchRanks *ranks = g_new0(EchRanks, 1);
     ranks->reports = reports;
     ranks->n = n;
+    ranks->share = n > 0 ? reports[0].run->share : ECH_SHARE_NONE;
     ranks->devices = n > 0 && ech_trace_get_property(reports[0].trace, ECH_TRACE_TOGETHER) != NULL;
     ranks->ranks = g_new0(EchRankTimes, n);
     for (size_t i = 0; i < n; i++) {

@@ -45,6 +45,7 @@ typedef struct {
     EchRankTimes *ranks;      /**< ranks[n] */
     size_t n;
     bool devices;       /**< They are devices of one process. */
+    EchSharing share;   /**< They are processes on one device. */
     size_t which, of;   /**< The step is number @which (from 0) of those that all have, the middle one; of = 0: there are none. */
     EchRankWait *waits; /**< waits[n_waits], longest first. */
     size_t n_waits;

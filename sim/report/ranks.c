@@ -12,19 +12,54 @@
 typedef struct {
     EchTime makespan, step; /* of the slowest */
     double waits;           /* share of all ranks' steps */
-    EchBytes fullest;
+    EchBytes fullest;       /* what one of them holds; of processes on one device what all of them have */
     bool fits;
 } Whole;
 
-/* What they are called: "rank", or of one process "device". */
+/* What they are called: "rank", of one process "device", on one device "process". */
 static const char *noun_of(const EchRanks *ranks)
 {
-    return ranks->devices ? "device" : "rank";
+    return ranks->devices ? "device" : ranks->share != ECH_SHARE_NONE ? "process" : "rank";
+}
+
+static const char *nouns_of(const EchRanks *ranks)
+{
+    return ranks->devices ? "devices" : ranks->share != ECH_SHARE_NONE ? "processes" : "ranks";
 }
 
 static EchTime step_of(const EchRankTimes *rank)
 {
     return rank->end - rank->start;
+}
+
+/* When what a process has of the device's memory changes for the @at-th time; one that has run out of memory has none at its end. ECH_TIME_MAX: no more. */
+static EchTime changes_at(const EchReport *report, size_t at, EchBytes *ret_has)
+{
+    const EchMemoryRun *memory = ech_report_main_memory(report);
+    size_t n = memory ? memory->n_series : 0;
+    *ret_has = at < n ? ech_bytes_add(memory->series[at].reserved, memory->context) : 0;
+    return at < n ? memory->series[at].time : at == n && !ech_report_fits(report) ? report->run->makespan : ECH_TIME_MAX;
+}
+
+/* Most that processes on one device have of its memory at one time: segments, plans and contexts. */
+static EchBytes most_together(const EchRanks *ranks)
+{
+    size_t at[ECH_MAX_RANKS] = {0};
+    EchBytes has[ECH_MAX_RANKS] = {0}, then, most = 0;
+    for (;;) {
+        EchTime next = ECH_TIME_MAX;
+        for (size_t i = 0; i < ranks->n; i++)
+            next = MIN(next, changes_at(&ranks->reports[i], at[i], &then));
+        if (next == ECH_TIME_MAX)
+            return most;
+        EchBytes sum = 0;
+        for (size_t i = 0; i < ranks->n; i++) {
+            for (; changes_at(&ranks->reports[i], at[i], &then) == next; at[i]++)
+                has[i] = then;
+            sum = ech_bytes_add(sum, has[i]);
+        }
+        most = MAX(most, sum);
+    }
 }
 
 static Whole whole_of(const EchRanks *ranks)
@@ -41,6 +76,7 @@ static Whole whole_of(const EchRanks *ranks)
         waits += (double)ranks->ranks[i].times[ECH_RANK_WAITS];
         time += (double)step_of(&ranks->ranks[i]);
     }
+    whole.fullest = ranks->share != ECH_SHARE_NONE ? most_together(ranks) : whole.fullest;
     whole.waits = time > 0 ? waits / time : 0;
     return whole;
 }
@@ -88,31 +124,83 @@ static GArray *find_remarks(const EchRanks *ranks)
 
 /* ---- text ---- */
 
+/* Whether processes on one device fit it. */
+static void append_shared(GString *out, const EchRanks *ranks, const Whole *whole, const char *refused, unsigned columns)
+{
+    const EchMemoryRun *memory = ech_report_main_memory(&ranks->reports[0]);
+    EchBytes contexts = 0;
+    for (size_t i = 0; i < ranks->n; i++) {
+        const EchMemoryRun *its = ech_report_main_memory(&ranks->reports[i]);
+        contexts = ech_bytes_add(contexts, its ? its->context : 0);
+    }
+    g_autofree char *most = ech_format_bytes(whole->fullest), *of = ech_format_bytes(memory ? memory->available + memory->context : 0),
+                    *context = ech_format_bytes(contexts);
+    g_autoptr(GString) text = g_string_new(NULL);
+    if (whole->fits)
+        g_string_append_printf(text, "They fit: together they have at most %s of %s of %s", most, of, memory ? memory->name : "memory");
+    else
+        g_string_append_printf(text,
+                               "THEY DO NOT FIT: process%s %s. (The others were replayed without %s from there on.) Together they had at most %s of %s of %s",
+                               strchr(refused, ',') ? "es" : "", refused, strchr(refused, ',') ? "those" : "it", most, of, memory ? memory->name : "memory");
+    if (contexts > 0)
+        g_string_append_printf(text, ", %s of it their contexts", context);
+    g_string_append_c(text, '.');
+    ech_text_wrap(out, "  ", text->str, columns);
+}
+
 static void append_head(GString *out, const EchRanks *ranks, const Whole *whole, unsigned columns)
 {
     g_autoptr(GString) refused = g_string_new(NULL);
     for (size_t i = 0; i < ranks->n; i++)
         if (!ech_report_fits(&ranks->reports[i]))
             g_string_append_printf(refused, "%s%" G_GUINT64_FORMAT, refused->len > 0 ? ", " : "", ranks->ranks[i].number);
-    if (whole->fits)
+    const char *who = strchr(refused->str, ',') ? nouns_of(ranks) : noun_of(ranks);
+    if (ranks->share != ECH_SHARE_NONE)
+        append_shared(out, ranks, whole, refused->str, columns);
+    else if (whole->fits)
         g_string_append_printf(out, "  Every %s fits.\n", noun_of(ranks));
     else
-        g_string_append_printf(out, "  IT DOES NOT FIT: %s%s %s. (The others were replayed as if nobody had to wait for those; times mean little.)\n",
-                               noun_of(ranks), strchr(refused->str, ',') ? "s" : "", refused->str);
+        g_string_append_printf(out, "  IT DOES NOT FIT: %s %s. (The others were replayed as if nobody had to wait for those; times mean little.)\n", who,
+                               refused->str);
     g_autofree char *takes = ech_format_time(whole->makespan), *step = ech_format_time(whole->step);
     g_autoptr(GString) line = g_string_new(NULL);
     g_string_append_printf(line, "It takes %s", takes);
     if (ranks->of > 0)
         g_string_append_printf(line, ", step %zu of %zu takes %s", ranks->which + 1, ranks->of, step);
-    g_string_append_printf(line, "; %.1f %% of all %ss' time %sis waiting for one another.", 100 * whole->waits, noun_of(ranks),
-                           ranks->of > 0 ? "in that step " : "");
+    if (ranks->share == ECH_SHARE_MPS)
+        g_string_append_c(line, '.');
+    else
+        g_string_append_printf(line, "; %.1f %% of all %s' time %sis waiting for one another.", 100 * whole->waits, nouns_of(ranks),
+                               ranks->of > 0 ? "in that step " : "");
     ech_text_wrap(out, "  ", line->str, columns);
 }
 
-static void append_changes(GString *out, const EchRanks *ranks, const Whole *old, const Whole *now, unsigned columns)
+/* Processes on one device, each beside what it takes there alone. */
+static void append_slowed(GString *out, const EchRanks *ranks, const EchRanks *alone, unsigned columns)
+{
+    EchTime serial = 0, together = 0;
+    g_autoptr(GString) text = g_string_new("Beside what each takes alone:");
+    for (size_t i = 0; i < ranks->n; i++) {
+        EchTime before = alone->reports[i].run->makespan, after = ranks->reports[i].run->makespan;
+        g_autofree char *was = ech_format_time(before), *is = ech_format_time(after);
+        serial = ech_time_add(serial, before);
+        together = MAX(together, after);
+        g_string_append_printf(text, "%s %" G_GUINT64_FORMAT " %s -> %s (x%.2f)", i ? "," : "", ranks->ranks[i].number, was, is,
+                               before > 0 ? (double)after / (double)before : 1);
+    }
+    g_autofree char *in_turn = ech_format_time(serial), *all = ech_format_time(together);
+    g_string_append_printf(text, ". One after the other they take %s, together %s.", in_turn, all);
+    ech_text_wrap(out, "  ", text->str, columns);
+}
+
+static void append_changes(GString *out, const EchRanks *ranks, const EchRanks *plain, const Whole *old, const Whole *now, unsigned columns)
 {
     if (!old->fits || !now->fits)
         return;
+    if (ranks->share != ECH_SHARE_NONE) {
+        append_slowed(out, ranks, plain, columns);
+        return;
+    }
     g_autofree char *before = ech_format_time(old->step), *after = ech_format_time(now->step), *less = ech_format_bytes(old->fullest),
                     *more = ech_format_bytes(now->fullest);
     g_autofree char *text = g_strdup_printf("What that changes: %s -> %s; the fullest %s's memory %s -> %s; waiting for one another %.1f %% -> %.1f %%.",
@@ -145,11 +233,12 @@ static void append_direct(GString *out, const EchRanks *ranks, unsigned columns)
 static void append_rows(GString *out, const EchRanks *ranks, unsigned columns)
 {
     bool wide = columns == 0 || columns >= 102;
-    int first = ranks->devices ? 6 : wide ? 5 : 4, size = wide ? 10 : 9, cell = wide ? 15 : 9;
+    int first = ranks->devices ? 6 : ranks->share != ECH_SHARE_NONE ? 7 : wide ? 5 : 4, size = wide ? 10 : 9, cell = wide ? 15 : 9;
     g_string_append_printf(out, "\n  %*s %*s %*s %*s  %*s %*s %*s %*s\n", first, "", size, "", size, "", size, "", cell, "kernels", cell,
                            wide ? "communication" : "traffic", cell, "waits for", cell, "host,");
     g_string_append_printf(out, "  %*s %*s %*s %*s  %*s %*s %*s %*s\n", first, noun_of(ranks), size, "live", size, "reserved", size,
-                           ranks->of > 0 ? "step" : "time", cell, "run", cell, "alone", cell, ranks->devices ? "others" : "ranks", cell, "idle");
+                           ranks->of > 0 ? "step" : "time", cell, "run", cell, "alone", cell, strcmp(noun_of(ranks), "rank") == 0 ? "ranks" : "others", cell,
+                           "idle");
     for (size_t i = 0; i < ranks->n; i++) {
         const EchRankTimes *rank = &ranks->ranks[i];
         const EchMemoryRun *memory = ech_report_main_memory(&ranks->reports[i]);
@@ -246,7 +335,7 @@ static void append_refused(GString *out, const EchRanks *ranks, unsigned columns
     for (size_t i = 0; i < ranks->n && n < TOLD_REFUSED; i++) {
         if (ech_report_fits(&ranks->reports[i]))
             continue;
-        g_string_append_printf(out, "\n  On %s %" G_GUINT64_FORMAT "\n", noun_of(ranks), ranks->ranks[i].number);
+        g_string_append_printf(out, "\n  %s %s %" G_GUINT64_FORMAT "\n", ranks->share != ECH_SHARE_NONE ? "In" : "On", noun_of(ranks), ranks->ranks[i].number);
         ech_report_append_fit(out, &ranks->reports[i], columns);
         n++;
     }
@@ -288,7 +377,7 @@ static void append_remarks(GString *out, const EchRanks *ranks, unsigned columns
     for (guint i = 0; i < remarks->len; i++) {
         const Remark *remark = &g_array_index(remarks, Remark, i);
         g_autoptr(GString) text = g_string_new(NULL);
-        g_string_append_printf(text, "%s%s ", noun_of(ranks), remark->whose->len > 1 ? "s" : "");
+        g_string_append_printf(text, "%s ", remark->whose->len > 1 ? nouns_of(ranks) : noun_of(ranks));
         for (guint k = 0; k < remark->whose->len; k++)
             g_string_append_printf(text, "%s%" G_GUINT64_FORMAT, k > 0 ? ", " : "", g_array_index(remark->whose, uint64_t, k));
         g_string_append_printf(text, ": %s", remark->text);
@@ -300,10 +389,11 @@ GString *ech_report_ranks_text(const char *title, const EchRanks *ranks, const E
 {
     Whole whole = whole_of(ranks), old = plain ? whole_of(plain) : (Whole){0};
     GString *out = g_string_new(NULL);
-    g_string_append_printf(out, "%s: %zu %ss%s %s\n\n", title, ranks->n, noun_of(ranks), ranks->devices ? " of one process," : " on",
-                           ranks->reports[0].device->name);
+    static const char *const shared[] = {"", ", side by side (MPS)", ", by turns (without MPS)"};
+    const char *on = ranks->devices ? " of one process," : ranks->share != ECH_SHARE_NONE ? " on one" : " on";
+    g_string_append_printf(out, "%s: %zu %s%s %s%s\n\n", title, ranks->n, nouns_of(ranks), on, ranks->reports[0].device->name, shared[ranks->share]);
     append_head(out, ranks, &whole, columns);
-    append_changes(out, ranks, &old, &whole, columns);
+    append_changes(out, ranks, plain, &old, &whole, columns);
     append_rows(out, ranks, columns);
     append_waits(out, ranks, columns);
     append_slowest(out, ranks, columns);
@@ -316,6 +406,8 @@ GString *ech_report_ranks_text(const char *title, const EchRanks *ranks, const E
 
 /* ---- JSON ---- */
 
+static const char *const share_names[] = {"none", "mps", "slices"};
+
 static void add_whole(JsonBuilder *b, const EchRanks *ranks)
 {
     Whole whole = whole_of(ranks);
@@ -325,6 +417,7 @@ static void add_whole(JsonBuilder *b, const EchRanks *ranks)
     ech_json_add_count(b, "fullest_bytes", whole.fullest);
     ech_json_add_bool(b, "fits", whole.fits);
     ech_json_add_bool(b, "devices_of_one_process", ranks->devices);
+    ech_json_add_text(b, "share", share_names[ranks->share]);
 }
 
 static void add_times(JsonBuilder *b, const EchTime *times)

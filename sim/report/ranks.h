@@ -7,7 +7,9 @@
 
 /** The terminal's text; @plain: the same without what the command line changed, or NULL. */
 GString *ech_report_ranks_text(const char *title, const EchRanks *ranks, const EchRanks *plain, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
-/** One document: `ranks[]` of `{rank, trace, fits, memory{...}, step{...}, waits_for[]{...}, run{...}}`, `makespan_ps`, `step_ps`, `waits_share`, `fits`... */
+/** One document: `ranks[]` of `{rank, trace, fits, memory{...}, step{...}, waits_for[]{...}, run{...}}`, `makespan_ps`, `step_ps`, `waits_share`, `fits`,
+ * `share`
+ * ("mps", "slices": processes on one device; `fullest_bytes` is what they have of its memory together then)... */
 JsonNode *ech_report_ranks_json(const char *title, const EchRanks *ranks, const EchRanks *plain) G_GNUC_WARN_UNUSED_RESULT;
 /** What the HTML page of all ranks draws, beside their JSON: what each does when, as one compact JSON object. Where a rank has more than @most stretches, those
  * of a moment too short to be seen become the longest of them. */

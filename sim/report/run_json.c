@@ -245,6 +245,8 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
     ech_json_add_count(b, "live_bytes", f->live);
     ech_json_add_count(b, "reserved_bytes", f->reserved);
     ech_json_add_count(b, "limit_bytes", f->limit);
+    if (f->elsewhere)
+        ech_json_add_count(b, "other_processes_bytes", f->elsewhere);
     if (f->direct)
         ech_json_add_count(b, "direct_bytes", f->direct);
     if (f->kept)

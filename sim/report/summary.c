@@ -295,6 +295,10 @@ static void append_failure(GString *out, const EchReport *report, unsigned colum
             g_autofree char *direct = ech_format_bytes(f->direct);
             g_string_append_printf(text, ", %s of both beside the allocator", direct);
         }
+        if (f->elsewhere) {
+            g_autofree char *elsewhere = ech_format_bytes(f->elsewhere);
+            g_string_append_printf(text, ", and the other processes on the device have %s", elsewhere);
+        }
         /* Enough is free, but only with what no cache gives back. */
         bool kept = f->fit == ECH_FIT_FRAGMENTED && f->kept && f->asked > f->limit - MIN(f->limit, ech_bytes_add(f->live, f->kept));
         if (kept)

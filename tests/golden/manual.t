@@ -27,7 +27,7 @@ $ for words in defragment swap dataloader "4bit quantized" "numbers come from" "
   Is the GPU idle, does it wait for the host: the data loader, Python, the launches?
   Which GPU or TPU do I need for this model, with this batch, this length, LoRA, QLoRA, ZeRO or FSDP?
   Where does every number of a device come from, and how far off is it?
-  May I send this trace to somebody: names, paths, stacks?
+  May I share this trace, send it to somebody: names, paths, stacks?
 $ echelon help questions no such words
 echelon help questions: none has 'such'; did you mean 'much'? 'echelon help questions' shows all
 exit 1
@@ -43,7 +43,7 @@ $ echelon help questions ofload
 echelon help questions: none has 'ofload'; did you mean 'offload'? 'echelon help questions' shows all
 exit 1
 $ echelon help question | grep '^      ' | sed 's/^ *//' >$T/commands; grep -c . $T/commands; grep -E '^echelon ' $T/commands | while read -r program verb rest; do echelon help $verb >$T/options 2>&1 || echo "no verb: $verb"; for word in $rest; do case $word in --) break ;; --*) grep -q -e "$word[ =]" $T/options || echo "no option: $verb $word" ;; esac; done; done
-153
+155
 $ grep -E 'traces/|tutorial|layout|list|offload_h100|checkpoint_or' $T/commands | while IFS= read -r line; do eval "$line" >$T/seen 2>&1 </dev/null || { echo "fails: $line"; cat $T/seen; }; done
 $ for v in $(echelon help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do COLUMNS=80 echelon help $v | sed '/^Examples:/,$d' | awk -v v=$v 'length($0) > 80 { print v ": " $0 }'; done
 $ COLUMNS=80 echelon help alloc | sed -n '1,/--help/p'

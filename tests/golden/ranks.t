@@ -143,3 +143,54 @@ $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h10
   IT DOES NOT FIT: rank 1. (The others were replayed as if nobody had to wait for those; times mean little.)
       1   2.47 GiB   1.57 GiB    17.1 ms    16.6 ms  97 %    343 us   2 %      0 ps   0 %    224 us   1 %  does not fit
   IT DOES NOT FIT. hbm 2.56 GiB of 2.61 GiB (98 %), host 4 B of 2 TiB (0 %)
+$ G=traces/gpt_pytorch.h100/gpt.pretend.gz; for s in mps slices; do echelon run --trace $G $G --device h100-sxm --step last --set replay.share=$s | sed -n 1,12p; done
+gpt.pretend and 1 more: 2 processes on one h100-sxm, side by side (MPS)
+
+  They fit: together they have at most 11.0 GiB of 79.1 GiB of hbm, 1 GiB of it their contexts.
+  It takes 23.1 ms, step 1 of 1 takes 23.1 ms.
+  Beside what each takes alone: 0 11.8 ms -> 23.1 ms (x1.96), 1 11.8 ms -> 23.1 ms (x1.96). One after the other they take 23.6 ms, together 23.1 ms.
+
+                                                    kernels   communication       waits for           host,
+  process       live   reserved       step              run           alone          others            idle
+        0   4.63 GiB   4.99 GiB    23.1 ms    22.9 ms  99 %      0 ps   0 %      0 ps   0 %    205 us   1 %
+        1   4.63 GiB   4.99 GiB    23.1 ms    22.9 ms  99 %      0 ps   0 %      0 ps   0 %    205 us   1 %
+
+  Remarks
+gpt.pretend and 1 more: 2 processes on one h100-sxm, by turns (without MPS)
+
+  They fit: together they have at most 11.0 GiB of 79.1 GiB of hbm, 1 GiB of it their contexts.
+  It takes 24.4 ms, step 1 of 1 takes 24.4 ms; 50.8 % of all processes' time in that step is waiting for one another.
+  Beside what each takes alone: 0 11.8 ms -> 23.6 ms (x2.00), 1 11.8 ms -> 24.4 ms (x2.07). One after the other they take 23.6 ms, together 24.4 ms.
+
+                                                    kernels   communication       waits for           host,
+  process       live   reserved       step              run           alone          others            idle
+        0   4.63 GiB   4.99 GiB    23.6 ms    11.6 ms  49 %      0 ps   0 %   11.8 ms  50 %    205 us   1 %
+        1   4.63 GiB   4.99 GiB    24.4 ms    11.6 ms  48 %      0 ps   0 %   12.6 ms  52 %    205 us   1 %
+
+  Remarks
+$ G=traces/gpt_pytorch.h100/gpt.pretend.gz; echelon run --trace $G $G --device h100-sxm --set replay.share=mps --set device.memories.hbm.available=8GiB >$T/two.txt; echo $?; sed -n '3,5p; /^  In process/,/held the memory/p' $T/two.txt; echelon run --trace $G $G --device h100-sxm --set replay.share=mps --set device.memories.hbm.available=8GiB --json | grep -E '"(fits|share|other_processes_bytes|fullest_bytes)"'
+3
+  THEY DO NOT FIT: process 0. (The others were replayed without it from there on.) Together they had at most 7.99 GiB of 8 GiB of hbm.
+  It takes 116 ms.
+
+  In process 0
+  IT DOES NOT FIT. hbm 4.63 GiB of 8 GiB (58 %)
+  4.01 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later). When it was recorded it held 4.99 GiB: how its cache lay when that began is not known here.
+  At 94.6 ms 'NllLossBackward0' asks for 1000 MiB more in hbm: 3.66 GiB of 4.02 GiB are live, 4.01 GiB reserved, and the other processes on the device have 3.98 GiB.
+  What held the memory:
+  "fullest_bytes" : 8581545984,
+  "fits" : false,
+  "share" : "mps",
+    "fullest_bytes" : 4974956032,
+    "fits" : true,
+    "share" : "none"
+      "fits" : false,
+        "fits" : false,
+            "fits" : true,
+          "other_processes_bytes" : 4273995776,
+      "fits" : true,
+        "fits" : true,
+            "fits" : true,
+$ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --set replay.share=mps
+echelon: replay.share: processes share a device, and there is one; expected several captures, --trace FIRST SECOND ...
+exit 2
