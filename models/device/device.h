@@ -155,13 +155,13 @@ double ech_device_peer_share(const EchDevice *device);
 bool ech_device_is_amd(const EchDevice *device);
 
 /** Loads a device: a name found in the device folders (ECHELON_DEVICES, then beside the program, then the install) or a path to a
- * YAML file, or to XLA's gpu_target_config text. @settings are "PATH=VALUE" with PATH below `device.` ("memories.hbm.capacity=32GiB",
- * "links.host.to_device=x0.5"), NULL-terminated or NULL. */
+ * YAML file, or to XLA's gpu_target_config text; "NAME:PROFILE" is an instance of it (models/device/mig.h). @settings are "PATH=VALUE" with PATH below
+ * `device.` ("memories.hbm.capacity=32GiB", "links.host.to_device=x0.5"), NULL-terminated or NULL. */
 EchDevice *ech_device_load(const char *name_or_path, const char *const *settings, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** Whether @product, as a capture names its hardware, is this device. Case does not matter. */
 bool ech_device_is_product(const EchDevice *device, const char *product);
-/** The device among those found whose products include @product, a calibrated one (one specimen) only where there is no other; NULL where there is none. Files
- * that do not load are passed over. */
+/** The device among those found whose products include @product ("NVIDIA H100 80GB HBM3"; " MIG 1g.10gb" behind it is an instance of it), a calibrated one (one
+ * specimen) only where there is no other; NULL where there is none. Files that do not load are passed over. */
 EchDevice *ech_device_load_product(const char *product) G_GNUC_WARN_UNUSED_RESULT;
 /** What a driver says of a GPU; 0: not said. */
 typedef struct {

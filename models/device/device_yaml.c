@@ -1,5 +1,6 @@
 /* Device files: YAML to EchDevice, and the folders they are looked for in. */
 #include "models/device/device_yaml.h"
+#include "models/device/mig.h"
 
 #include "models/device/gpu_target.h"
 #include "models/memory/hbm.h"
@@ -661,8 +662,8 @@ static bool read_products(const EchYamlNode *root, char ***ret, GError **error)
 
 EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
 {
-    static const char *const keys[] = {"name",  "summary", "family",  "compiler", "products", "cores",      "memories",   "links",
-                                       "units", "kernel",  "runtime", "layout",   "dram",     "calibrated", "unmeasured", NULL};
+    static const char *const keys[] = {"name",   "summary", "family", "compiler", "products", "cores",      "memories",   "links", "units",
+                                       "kernel", "runtime", "layout", "dram",     "mig",      "calibrated", "unmeasured", NULL};
     static const char *const families[] = {"tpu", "gpu", "other", NULL};
     if (!ech_yaml_check_keys(root, "device", keys, error))
         return NULL;
@@ -696,7 +697,7 @@ EchDevice *ech_device_from_yaml(const EchYamlNode *root, GError **error)
     }
     if (!read_list(&loader, root, "memories", error) || !read_list(&loader, root, "links", error) || !read_list(&loader, root, "units", error))
         return NULL;
-    static const char *const models[] = {"kernel", "runtime", "layout", "dram", NULL};
+    static const char *const models[] = {"kernel", "runtime", "layout", "dram", "mig", NULL};
     for (const char *const *model = models; *model; model++) {
         const EchYamlNode *node = ech_yaml_get(root, *model);
         if (node && node->kind == ECH_YAML_SCALAR && *node->text) {
@@ -1203,7 +1204,7 @@ static EchYamlNode *put_over(const EchYamlNode *base, const EchYamlNode *own, co
 /* What is said of one device only. */
 static EchYamlNode *without_identity(const EchYamlNode *base)
 {
-    static const char *const identity[] = {"name", "summary", "products", "calibrated", NULL};
+    static const char *const identity[] = {"name", "summary", "products", "calibrated", "mig", NULL};
     EchYamlNode *rest = ech_yaml_new_map(base->file);
     for (size_t i = 0; i < base->n; i++) {
         if (!g_strv_contains(identity, base->keys[i]))
@@ -1349,12 +1350,25 @@ EchYamlNode *ech_device_tree_over_base(const EchYamlNode *own, GError **error)
     return put_over_base(own, NULL, 0, error);
 }
 
+/* "a100-80:1g.10gb" */
+static EchYamlNode *load_instance(const char *name, const char *profile, GError **error)
+{
+    g_autofree char *called = g_strndup(name, (gsize)(profile - 1 - name));
+    g_autoptr(EchDevice) board = ech_device_load(called, NULL, error);
+    g_autoptr(GString) yaml = board ? ech_mig_yaml(board, called, profile, error) : NULL;
+    g_autoptr(EchYamlNode) own = yaml ? ech_yaml_parse(yaml->str, yaml->len, name, error) : NULL;
+    return own ? ech_device_tree_over_base(own, error) : NULL;
+}
+
 EchYamlNode *ech_device_tree(const char *name_or_path, GError **error)
 {
     g_autoptr(GError) why = NULL;
     g_autofree char *path = find_file(name_or_path, &why);
     if (path)
         return load_tree(path, 0, error);
+    const char *profile = ech_mig_profile(name_or_path);
+    if (profile)
+        return load_instance(name_or_path, profile, error);
     /* What nvidia-smi or JAX calls the hardware says which one is meant. */
     g_autoptr(EchDevice) meant = ech_device_load_product(name_or_path);
     if (meant)
@@ -1370,8 +1384,24 @@ EchDevice *ech_device_load(const char *name_or_path, const char *const *settings
     return root ? ech_device_load_yaml(root, settings, error) : NULL;
 }
 
+/* Of "NVIDIA A100-SXM4-80GB MIG 1g.10gb" the part of the board; NULL: it is none. */
+static EchDevice *load_part(const char *product)
+{
+    static const char mig[] = " MIG ";
+    const char *at = strstr(product, mig);
+    if (!at)
+        return NULL;
+    g_autofree char *of = g_strndup(product, (gsize)(at - product));
+    g_autoptr(EchDevice) board = ech_device_load_product(of);
+    g_autofree char *name = board ? g_strdup_printf("%s:%s", board->name, at + strlen(mig)) : NULL;
+    return name ? ech_device_load(name, NULL, NULL) : NULL;
+}
+
 EchDevice *ech_device_load_product(const char *product)
 {
+    EchDevice *part = load_part(product);
+    if (part)
+        return part;
     g_auto(GStrv) names = ech_device_list();
     g_autoptr(EchDevice) specimen = NULL;
     for (char **name = names; *name; name++) {

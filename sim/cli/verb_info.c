@@ -1,6 +1,7 @@
 /* echelon info: what is in a trace or in a captured file. */
 #include "models/device/device.h"
 #include "models/device/gpu_target.h"
+#include "models/device/mig.h"
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/trace_info.h"
@@ -233,11 +234,13 @@ static void json_device(JsonBuilder *b, const EchDevice *device)
     json_builder_end_object(b);
 }
 
-/* Whether @name is that of a device, and no file. */
+/* Whether @name is that of a device, or of a part of one, and no file. */
 static bool is_device_name(const char *name)
 {
     g_auto(GStrv) names = ech_device_list();
-    return !g_file_test(name, G_FILE_TEST_EXISTS) && g_strv_contains((const char *const *)names, name);
+    const char *profile = ech_mig_profile(name);
+    g_autofree char *board = profile ? g_strndup(name, (gsize)(profile - 1 - name)) : g_strdup(name);
+    return !g_file_test(name, G_FILE_TEST_EXISTS) && g_strv_contains((const char *const *)names, board);
 }
 
 typedef enum { NO_DEVICE, DEVICE_FILE, DEVICE_TARGET } DeviceKind;

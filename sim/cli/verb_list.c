@@ -6,6 +6,7 @@
 #include "models/alloc/alloc.h"
 #include "models/alloc/plan.h"
 #include "models/device/device.h"
+#include "models/device/mig.h"
 #include "sim/import/import.h"
 #include "sim/pass/pass.h"
 #include "sim/replay/cuda.h"
@@ -130,6 +131,10 @@ static void write_device(Writer *writer, const EchDevice *device)
     if (!writer->json) {
         g_autofree char *first = g_strdup_printf(*device->summary ? "  %-19s " : "  %s", device->name);
         ech_text_wrap(writer->text, first, device->summary, ech_cli_columns());
+        g_autofree char *parts = writer->only ? ech_mig_profiles(device) : NULL;
+        g_autofree char *cut = g_strdup_printf("MIG cuts it into %s: %s:PROFILE is a device, too", parts, device->name);
+        if (parts)
+            ech_text_wrap(writer->text, "      ", cut, ech_cli_columns());
         if (writer->sources)
             write_sources(writer->text, device);
         return;
@@ -202,11 +207,11 @@ static void write_groups(Writer *writer, const GPtrArray *devices)
     }
 }
 
-/* Those that are shipped, or the one of a file. */
+/* Those that are shipped, or the one of a file or a part of one (MIG). */
 static bool list_devices(Writer *writer, GError **error)
 {
     g_auto(GStrv) names = ech_device_list();
-    bool file = writer->only && (strchr(writer->only, '/') || g_str_has_suffix(writer->only, ".yaml") ||
+    bool file = writer->only && (strchr(writer->only, '/') || ech_mig_profile(writer->only) || g_str_has_suffix(writer->only, ".yaml") ||
                                  (!g_strv_contains((const char *const *)names, writer->only) && g_file_test(writer->only, G_FILE_TEST_IS_REGULAR)));
     g_autoptr(GPtrArray) devices = g_ptr_array_new_with_free_func((GDestroyNotify)ech_device_free);
     for (char **name = names; *name && !file; name++) {

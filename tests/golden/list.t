@@ -744,3 +744,19 @@ free "window" q=0 target=1 bytes=1000000
     Each section begins with its count; memories, queues and buffers are numbered from 0 as they stand. A buffer (b) lies in memory m; resident=1: from the start, else from its alloc to its free. offset= gives it a place.
     An operation runs behind the one before it on its queue, and behind those that after= names: -1 the line before, -1@2 that line two iterations ago. r= and w= are buffers that it reads and writes, and bytes of each; work= the unit (matrix, vector, transcendental), the type, and operations (a multiply-add is two); duration= what was recorded, in ps.
     loop runs the next lines, so many as target= says, bytes= times. wait "done" q=0 after=-3 holds a queue for an operation of another.
+$ echelon list devices a100-80; echelon list devices a100-80:3g.40gb --sources | grep -E 'MIG|hbm.(capacity|read)|units.(matrix.count|vector.peaks.f32)|nvlink'; echelon list devices a100-80:5g.50gb; echelon info h100-sxm:1g.10gb | head -4; echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm:1g.10gb --step last | sed -n '1p; /It fits/p; /It takes/p'
+  a100-80             NVIDIA A100 SXM4, 80 GB HBM2e
+      MIG cuts it into 1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb: a100-80:PROFILE is a device, too
+  a100-80:3g.40gb     NVIDIA A100 SXM4, 80 GB HBM2e, MIG 3g.40gb
+      memories.hbm.capacity                         42144366592  the board's mig.3g.40gb.bytes
+      memories.hbm.read                            954000000000  4/8 of the board's
+      units.matrix.count                                    168  42 of the board's 108 multiprocessors
+      units.vector.peaks.f32                      7583333333333  follows what was changed; was as a100-80: data sheet: sheet
+echelon: a100-80 cannot be cut into 5g.50gb (MIG); expected one of 1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb
+h100-sxm:1g.10gb: a device: NVIDIA H100 SXM5, 80 GB HBM3, MIG 1g.10gb
+  memory hbm                 9.75 GiB, read 393 GB/s, written 393 GB/s
+  memory l2                  6.25 MiB, read 1.01 TB/s, written 1.01 TB/s
+  memory host                   2 TiB, read 300 GB/s, written 300 GB/s
+gpt.pretend, step 2 of 2 on h100-sxm:1g.10gb (NVIDIA H100 SXM5, 80 GB HBM3, MIG 1g.10gb)
+  It fits. hbm 4.63 GiB of 9.25 GiB (50 %)
+  It takes 89.6 ms, bound by hbm port (54 % of the critical path).

@@ -218,10 +218,10 @@ $ echelon run --trace traces/adam_none.v5e --device tpu-v5e --set device.units.x
 echelon: --set device.units.xyz.clock=1GHz: units.xyz: expected a kind, one of matrix, vector, transcendental, scalar; its units are matrix, vector, transcendental
 exit 2
 $ printf 'hello\n' >$T/hello; for verb in info plan import alloc; do echelon $verb tests/golden/data/stream.ech --device $T/hello 2>&1 | sed "s:$T:T:"; done
-echelon: T/hello:1:1: device: expected keys with their values, of name, summary, family, compiler, products, cores, memories, links, units, kernel, runtime, layout, dram, calibrated, unmeasured
-echelon: T/hello:1:1: device: expected keys with their values, of name, summary, family, compiler, products, cores, memories, links, units, kernel, runtime, layout, dram, calibrated, unmeasured
-echelon: T/hello:1:1: device: expected keys with their values, of name, summary, family, compiler, products, cores, memories, links, units, kernel, runtime, layout, dram, calibrated, unmeasured
-echelon: T/hello:1:1: device: expected keys with their values, of name, summary, family, compiler, products, cores, memories, links, units, kernel, runtime, layout, dram, calibrated, unmeasured
+echelon: T/hello:1:1: device: expected keys with their values, of name, summary, family, compiler, products, cores, memories, links, units, kernel, runtime, layout, dram, mig, calibrated, unmeasured
+echelon: T/hello:1:1: device: expected keys with their values, of name, summary, family, compiler, products, cores, memories, links, units, kernel, runtime, layout, dram, mig, calibrated, unmeasured
+echelon: T/hello:1:1: device: expected keys with their values, of name, summary, family, compiler, products, cores, memories, links, units, kernel, runtime, layout, dram, mig, calibrated, unmeasured
+echelon: T/hello:1:1: device: expected keys with their values, of name, summary, family, compiler, products, cores, memories, links, units, kernel, runtime, layout, dram, mig, calibrated, unmeasured
 $ printf 'name: like\nbase: sub/other.yaml\n' >$T/like.yaml; mkdir $T/sub; printf 'name: other\nbase: h100-sxm\n' >$T/sub/other.yaml; echelon info tests/golden/data/stream.ech --device $T/like.yaml | head -1; printf 'name: round\nbase: like.yaml\n' >$T/round.yaml; printf 'name: other\nbase: ../round.yaml\n' >$T/sub/other.yaml; echelon info tests/golden/data/stream.ech --device $T/like.yaml 2>&1 | sed "s:$T:T:"
 tests/golden/data/stream.ech: ech
 echelon: T/sub/../sub/other.yaml:2:7: base: more than 4 devices, each like the next

@@ -1,5 +1,6 @@
 /* Device files: every shipped one loads, carries sources, and answers to --set; bad ones say where and what. */
 #include "models/device/device_yaml.h"
+#include "models/device/mig.h"
 #include "models/kernel/kernel.h"
 #include "models/link/link.h"
 #include "sim/base/error.h"
@@ -473,6 +474,64 @@ START_TEST(test_tiers)
 }
 END_TEST
 
+/* Parts of a board: multiprocessors and what hangs on them, eighths of the memory's and L2's rates, the host's link whole; as often as there is one. */
+START_TEST(test_instances)
+{
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchDevice) board = ech_device_load("a100-80", NULL, &error), part = ech_device_load("a100-80:2g.20gb", NULL, &error);
+    ck_assert_ok(board && part, error);
+    ck_assert_str_eq(part->name, "a100-80:2g.20gb");
+    const EchMemory *hbm = ech_device_memory(part, "hbm"), *whole = ech_device_memory(board, "hbm");
+    ck_assert_uint_eq(hbm->capacity, UINT64_C(19968) << 20);
+    ck_assert_uint_eq(hbm->available, hbm->capacity);
+    ck_assert_uint_eq(hbm->read, whole->read / 4);
+    ck_assert_uint_eq(hbm->both, whole->both / 4);
+    ck_assert_uint_eq(ech_device_memory(part, "l2")->capacity, 10485760);
+    ck_assert_uint_eq(ech_device_unit(part, ECH_UNIT_VECTOR)->count, 28);
+    ck_assert_uint_eq(ech_device_unit(part, ECH_UNIT_MATRIX)->count, 112);
+    ck_assert_double_eq_tol((double)ech_unit_peak(ech_device_unit(part, ECH_UNIT_MATRIX), "bf16"), 312e12 * 28 / 108, 1e9);
+    ck_assert_uint_eq(ech_device_link(part, "host")->to_device, ech_device_link(board, "host")->to_device);
+    ck_assert_ptr_null(ech_device_link(part, "nvlink"));
+    g_autofree char *profiles = ech_mig_profiles(board), *none = ech_mig_profiles(part);
+    ck_assert_str_eq(profiles, "1g.10gb, 1g.20gb, 2g.20gb, 3g.40gb, 4g.40gb, 7g.80gb");
+    ck_assert_ptr_null(none);
+    /* The board's power does not hold it. */
+    g_autoptr(EchDevice) h100 = ech_device_load("h100-sxm:3g.40gb", NULL, &error);
+    ck_assert_ok(h100 != NULL, error);
+    ck_assert(!ech_device_has_number(h100, "kernel.sustained_share") && ech_device_number(h100, "kernel.compute_capability", 0) == 9);
+    /* Settings come on top; the hardware's own name means it, too. */
+    static const char *const settings[] = {"memories.hbm.available=8GiB", NULL};
+    g_autoptr(EchDevice) less = ech_device_load("a100-80:2g.20gb", settings, &error), named = ech_device_load_product("NVIDIA A100-SXM4-80GB MIG 2g.20gb");
+    ck_assert_ok(less && named, error);
+    ck_assert_uint_eq(ech_device_memory(less, "hbm")->available, UINT64_C(8) << 30);
+    ck_assert_str_eq(named->name, part->name);
+    ck_assert_ptr_null(ech_device_load_product("NVIDIA A100-SXM4-80GB MIG 5g.50gb"));
+    /* Every part of every board loads, and is no more than that. */
+    g_auto(GStrv) names = ech_device_list();
+    for (char **name = names; *name; name++) {
+        g_autoptr(EchDevice) of = ech_device_load(*name, NULL, &error);
+        g_autofree char *all = of ? ech_mig_profiles(of) : NULL;
+        g_auto(GStrv) each = all ? g_strsplit(all, ", ", -1) : NULL;
+        for (char **profile = each; profile && *profile; profile++) {
+            g_autofree char *called = g_strdup_printf("%s:%s", *name, *profile);
+            g_autoptr(EchDevice) its = ech_device_load(called, NULL, &error);
+            ck_assert_ok(its != NULL, error);
+            ck_assert_uint_le(ech_device_memory(its, "hbm")->available, ech_device_memory(of, "hbm")->available);
+            ck_assert_uint_le(ech_device_unit(its, ECH_UNIT_VECTOR)->count, ech_device_unit(of, ECH_UNIT_VECTOR)->count);
+        }
+    }
+    static const char *const wrong[][2] = {{"a100-80:5g.50gb", "a100-80 cannot be cut into 5g.50gb (MIG); expected one of 1g.10gb, 1g.20gb"},
+                                           {"l4:1g.5gb", "l4 cannot be cut into 1g.5gb (MIG); its file"},
+                                           {"a100-81:1g.10gb", "'a100-81' is no device; did you mean"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(wrong); i++) {
+        g_autoptr(GError) why = NULL;
+        g_autoptr(EchDevice) device = ech_device_load(wrong[i][0], NULL, &why);
+        ck_assert_ptr_null(device);
+        ck_assert_msg(g_str_has_prefix(why->message, wrong[i][1]), "%s", why->message);
+    }
+}
+END_TEST
+
 START_TEST(test_unknown_name)
 {
     static const char *const wrong[][2] = {
@@ -509,6 +568,7 @@ int main(void)
     tcase_add_test(tcase, test_base_is_followed);
     tcase_add_test(tcase, test_own_names);
     tcase_add_test(tcase, test_tiers);
+    tcase_add_test(tcase, test_instances);
     tcase_add_test(tcase, test_unknown_name);
     tcase_add_test(tcase, test_shipped_agree);
     tcase_add_test(tcase, test_products);
