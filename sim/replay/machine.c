@@ -1045,6 +1045,14 @@ bool ech_machine_is_on_device(const EchMachine *m)
     return false;
 }
 
+bool ech_machine_is_over(const EchMachine *m)
+{
+    for (uint32_t i = 0; i < m->n_queues && !m->stop; i++)
+        if (m->queues[i].state != STATE_FINISHED)
+            return false;
+    return true;
+}
+
 EchBytes ech_machine_holds(const EchMachine *m)
 {
     return m->hbm == NOWHERE ? 0 : ech_bytes_add(m->memories[m->hbm].context, m->memories[m->hbm].reserved);

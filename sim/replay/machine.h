@@ -58,6 +58,8 @@ typedef bool (*EchMachineMeet)(void *user, uint32_t op);
 void ech_machine_set_meet(EchMachine *machine, EchMachineMeet meet, bool turns, void *user);
 /** Whether the device has work of it: a kernel that runs, or one that was asked for and begins when the one before it has ended altogether. */
 bool ech_machine_is_on_device(const EchMachine *machine);
+/** Whether nothing of it is left to do. */
+bool ech_machine_is_over(const EchMachine *machine);
 /** What it has of the device's memory, its context included. */
 EchBytes ech_machine_holds(const EchMachine *machine);
 /** From now on other processes have @bytes of it. */

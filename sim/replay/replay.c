@@ -72,7 +72,8 @@ const EchParam ech_replay_params[] = {
      "between steps"},
     {"share", ECH_PARAM_ENUM, FIELD(share), "none", NULL, NULL, share_names,
      "several captures are processes on one GPU, not ranks with a GPU each: mps, their kernels run side by side; slices, without MPS, they take turns of "
-     "runtime.slice_ps (2 ms where the device does not say), and a change of whose turn it is takes runtime.switch_ps (70 us)"},
+     "runtime.slice_ps (2 ms where the device does not say), or until one has had nothing there for runtime.idle_slice_ps (200 us); a change takes "
+     "runtime.switch_ps (70 us)"},
     {"host_gaps", ECH_PARAM_BOOL, FIELD(host_gaps), "false", NULL, NULL, NULL,
      "keep the time of the recording in which the device had nothing to do: the time the host took to ask for the next operation"},
     {0},

@@ -42,7 +42,7 @@ typedef struct {
 typedef enum {
     ECH_SHARE_NONE,   /**< Each has a device of its own. */
     ECH_SHARE_MPS,    /**< They are processes on one: kernels of all run side by side, as far as multiprocessors, units and ports go. */
-    ECH_SHARE_SLICES, /**< They are processes on one that take turns, as without MPS (runtime.slice_ps, runtime.switch_ps). */
+    ECH_SHARE_SLICES, /**< They are processes on one that take turns, as without MPS (runtime.slice_ps, runtime.idle_slice_ps, runtime.switch_ps). */
 } EchSharing;
 
 /** How to replay. Fill with ech_params_defaults(ech_replay_params, &options); the rows are what experiment files and --set accept. */

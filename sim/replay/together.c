@@ -4,7 +4,7 @@
  * a meeting. A message that finds room in its channel's buffer is sent before its receiver comes, as NCCL does.
  *
  * Or several processes on one device, whose resources and memory they share. Without MPS its kernels are one process's at a time: that of whose turn it is,
- * until it has nothing more there or its time is over, and another waits. A kernel that runs is not taken off. */
+ * until its time is over, or it has had nothing there for a while, and another waits. A kernel that runs is not taken off. */
 #include "models/kernel/gpu.h"
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
@@ -56,11 +56,13 @@ typedef struct {
 
 /* Whose turn it is on a device of several processes. */
 typedef struct {
-    uint32_t whose; /* NOWHERE: nobody's yet */
-    bool changes;   /* to @whose, under way */
-    EchTime over;   /* its time, where others wait */
-    EchTime slice, change;
-    uint32_t token; /* of changes */
+    uint32_t whose;  /* NOWHERE: nobody's yet */
+    bool changes;    /* to @whose, under way */
+    bool timed;      /* the engine has @token: until the change is done, or to look again whether it is idle */
+    EchTime over;    /* its time, where others wait */
+    EchTime idle_at; /* since when it has had nothing on the device; below 0: it has */
+    EchTime slice, idle, change;
+    uint32_t token;
 } Turn;
 
 struct Together {
@@ -299,25 +301,49 @@ static bool take_turn(Together *t, Seat *seat, uint32_t op)
     return false;
 }
 
-/* To the next that waits, once whose turn it was has nothing on the device. */
+static void set_timer(Together *t, EchTime time)
+{
+    t->turn.timed = true;
+    ech_native_class.start(t->engine, t->turn.token, NULL, 0, time);
+}
+
+/* To the next that waits, when whose turn it was has nothing on the device: at the end of its time, or once it has been idle. */
 static void change_turn(Together *t)
 {
     Turn *turn = &t->turn;
-    if (turn->whose == NOWHERE || turn->changes || !others_wait(t, turn->whose) || ech_machine_is_on_device(t->seats[turn->whose].replaying.machine))
+    if (turn->whose == NOWHERE || turn->changes)
+        return;
+    const EchMachine *machine = t->seats[turn->whose].replaying.machine;
+    bool busy = ech_machine_is_on_device(machine);
+    turn->idle_at = busy ? -1 : turn->idle_at < 0 ? t->now : turn->idle_at;
+    if (busy || !others_wait(t, turn->whose))
+        return;
+    EchTime until = ech_machine_is_over(machine) ? t->now : MIN(turn->over, ech_time_add(turn->idle_at, turn->idle));
+    if (until > t->now) {
+        if (!turn->timed)
+            set_timer(t, until - t->now);
+        return;
+    }
+    if (turn->timed) /* soon over, and looked at then */
         return;
     do
         turn->whose = (turn->whose + 1) % (uint32_t)t->n;
     while (t->seats[turn->whose].kernels.length == 0);
     turn->changes = true;
-    ech_native_class.start(t->engine, turn->token, NULL, 0, turn->change);
+    set_timer(t, turn->change);
 }
 
-static void begin_turn(Together *t)
+/* The turn's timer has ended. */
+static void look_at_turn(Together *t)
 {
     Turn *turn = &t->turn;
+    turn->timed = false;
+    if (!turn->changes)
+        return;
     Seat *seat = &t->seats[turn->whose];
     turn->changes = false;
     turn->over = ech_time_add(t->now, turn->slice);
+    turn->idle_at = -1;
     for (guint n = seat->kernels.length; n > 0; n--)
         ech_machine_meet(seat->replaying.machine, GPOINTER_TO_UINT(g_queue_pop_head(&seat->kernels)) - 1, t->now);
 }
@@ -423,8 +449,8 @@ static void together_run(Together *t, uint32_t n_tokens)
     settle(t);
     for (;;) {
         uint32_t n = ech_native_class.next(t->engine, tokens, &t->now);
-        bool any = n > 0, changed = any && tokens[n - 1] == t->turn.token;
-        n -= changed;
+        bool any = n > 0, timed = any && tokens[n - 1] == t->turn.token;
+        n -= timed;
         for (uint32_t i = 0, s = 0; i < n; s++) { /* tokens ascend, and so do the seats */
             uint32_t first = i, end = s + 1 < t->n ? t->seats[s + 1].first_token : t->turn.token;
             for (; i < n && tokens[i] < end; i++)
@@ -432,8 +458,8 @@ static void together_run(Together *t, uint32_t n_tokens)
             if (i > first)
                 ech_machine_step(machine_of(t, s), tokens + first, i - first, t->now);
         }
-        if (changed)
-            begin_turn(t);
+        if (timed)
+            look_at_turn(t);
         for (uint32_t s = 0; s < t->n && !any; s++)
             any = ech_machine_unstick(machine_of(t, s));
         if (!any)
@@ -478,9 +504,10 @@ static bool check_waits(const Together *t, GError **error)
     return true;
 }
 
-/* Where a device does not say: a process that shares the GPU has it for 2 ms (nvidia-smi compute-policy, its shortest); and of two or three that filled 96 % of
- * it each 4 and 3 % of the time went on changes (RobTand/prismaquant issue 283), 60 to 80 us of 2 ms. */
+/* Where a device does not say: a process that shares the GPU has it for 2 ms (nvidia-smi compute-policy, its shortest). Of two or three that filled 96 % of it
+ * each 4 and 3 % of the time went on changes (RobTand/prismaquant issue 283), 60 to 80 us of 2 ms. That it keeps it over gaps between launches is assumed. */
 #define SLICE (2 * ECH_PS_PER_MS)
+#define IDLE (200 * ECH_PS_PER_US)
 #define SWITCH (70 * ECH_PS_PER_US)
 
 /* Processes on one device have one, all the same. */
@@ -503,7 +530,9 @@ static bool begin_sharing(Together *t, const EchReplayRank *ranks, GError **erro
         return false;
     }
     t->turn = (Turn){.whose = NOWHERE,
+                     .idle_at = -1,
                      .slice = (EchTime)ech_device_number(device, "runtime.slice_ps", (double)SLICE),
+                     .idle = (EchTime)ech_device_number(device, "runtime.idle_slice_ps", (double)IDLE),
                      .change = (EchTime)ech_device_number(device, "runtime.switch_ps", (double)SWITCH)};
     return true;
 }

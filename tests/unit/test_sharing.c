@@ -157,7 +157,7 @@ START_TEST(by_turns)
 }
 END_TEST
 
-/* Who has nothing on the device leaves it to others before its time is over; who is alone keeps it. A copy goes beside another's kernels. */
+/* Who has had nothing on the device for 0.2 ms leaves it to others before its time is over; who is alone keeps it. A copy goes beside another's kernels. */
 START_TEST(idle_turns_end)
 {
     g_autoptr(GError) error = NULL;
@@ -169,8 +169,8 @@ START_TEST(idle_turns_end)
     EchTrace *traces[] = {finish(&p), kernels(5, ms, 33)};
     EchRun *runs[2];
     ck_assert_ok(replay(traces, 2, device, ECH_SHARE_SLICES, runs, &error), error);
-    ck_assert_int_le(llabs(runs[0]->makespan - 32 * ms / 10), 20); /* 0 to 0.5; copy to 1.5; 2.7 to 3.2: the other's turn is 0.6 to 2.6 */
-    ck_assert_int_le(llabs(runs[1]->makespan - 63 * ms / 10), 20); /* 0.6 to 2.6, 3.3 to 6.3 */
+    ck_assert_int_le(llabs(runs[0]->makespan - 34 * ms / 10), 20); /* 0 to 0.5; copy to 1.5; 2.9 to 3.4: the other's turn is 0.8 to 2.8 */
+    ck_assert_int_le(llabs(runs[1]->makespan - 65 * ms / 10), 20); /* 0.8 to 2.8, and, the first being over, 3.5 to 6.5 */
     for (size_t i = 0; i < 2; i++) {
         ech_run_free(runs[i]);
         ech_trace_unref(traces[i]);
