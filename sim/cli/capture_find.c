@@ -4,8 +4,7 @@
 #include "sim/base/file.h"
 #include "sim/base/units.h"
 #include "sim/cli/cli.h"
-#include "sim/cli/ranks_cli.h"
-#include "sim/experiment/experiment.h"
+#include "sim/experiment/devices.h"
 #include "sim/report/json_out.h"
 #include "sim/report/ranks.h"
 
@@ -132,13 +131,12 @@ static char **words_of(int argc, char **argv, int option, const Find *find, uint
 
 /* ---- one number ---- */
 
-/* The run of captures, ranks of one program where they are several, as JSON: their usual step where they tell steps. *@step: that it is. NULL: it cannot be
- * replayed. */
+/* The run of captures, ranks of one program where they are several, as JSON: their usual step where they tell steps, or that of all devices of a process.
+ * *@step: that it is. NULL: it cannot be replayed. */
 static JsonNode *replay(char **paths, guint n, const char *device, const char *const *settings, bool *step)
 {
-    EchExperimentOverrides overrides = {.device = device, .settings = settings, .step = n == 1 && *step ? "usual" : NULL};
+    EchExperimentOverrides overrides = {.device = device, .settings = settings};
     g_autoptr(GPtrArray) experiments = g_ptr_array_new_with_free_func((GDestroyNotify)ech_experiment_free);
-    JsonNode *node = NULL;
     for (guint i = 0; i < n; i++) {
         overrides.trace = paths[i];
         EchExperiment *experiment = ech_experiment_load(NULL, &overrides, NULL);
@@ -147,35 +145,39 @@ static JsonNode *replay(char **paths, guint n, const char *device, const char *c
         experiment->brief = true;
         g_ptr_array_add(experiments, experiment);
     }
+    EchExperiment *first = experiments->pdata[0];
     size_t n_devices = 0;
-    g_autofree uint32_t *devices = n == 1 ? ech_cli_devices(experiments->pdata[0], &n_devices) : NULL;
-    g_autoptr(GPtrArray) of_devices = g_ptr_array_new_with_free_func((GDestroyNotify)ech_experiment_free);
-    GPtrArray *all = experiments;
-    if (devices) { /* of one process: their usual step is that of all of them */
-        overrides.step = NULL;
-        if (!ech_cli_load_devices(&overrides, experiments->pdata[0], devices, n_devices, of_devices, NULL))
+    g_autofree uint32_t *devices = n == 1 ? ech_experiment_devices(first, &first->cases[0], &n_devices) : NULL;
+    g_autoptr(EchExperiment) usual = NULL;
+    if (n == 1 && !devices && *step) {
+        overrides.step = "usual";
+        usual = ech_experiment_load(NULL, &overrides, NULL);
+        if (!usual)
             return NULL;
-        all = of_devices;
-        n = all->len;
+        usual->brief = true;
+        ech_experiment_borrow_imports(usual, first);
     }
-    g_autofree EchResult **results = g_new0(EchResult *, n);
-    g_autofree EchReport *reports = g_new0(EchReport, n);
+    g_autoptr(GPtrArray) results = NULL;
     if (n == 1)
-        results[0] = ech_experiment_run(experiments->pdata[0], 0, NULL);
-    else if (!ech_experiment_run_together((EchExperiment *const *)(void *)all->pdata, n, ECH_TOGETHER_ASKED, results, NULL))
-        return NULL;
-    for (guint i = 0; i < n && results[i]; i++)
-        reports[i] = ech_result_report(results[i]);
-    if (n == 1 && results[0])
-        node = ech_report_json(&reports[0]);
-    else if (n > 1) {
-        g_autoptr(EchRanks) ranks = ech_ranks_new(reports, n);
-        *step = ranks->of > 0;
-        node = ech_report_ranks_json("", ranks, NULL);
+        results = ech_experiment_run_whole(usual ? usual : first, &(usual ? usual : first)->cases[0], NULL);
+    else {
+        EchResult *each[ECH_MAX_RANKS];
+        if (!ech_experiment_run_together((EchExperiment *const *)(void *)experiments->pdata, n, ECH_TOGETHER_ASKED, each, NULL))
+            return NULL;
+        results = g_ptr_array_new_with_free_func((GDestroyNotify)ech_result_free);
+        for (guint i = 0; i < n; i++)
+            g_ptr_array_add(results, each[i]);
     }
-    for (guint i = 0; i < n; i++)
-        ech_result_free(results[i]);
-    return node;
+    if (!results)
+        return NULL;
+    EchReport reports[ECH_MAX_RANKS];
+    for (guint i = 0; i < results->len; i++)
+        reports[i] = ech_result_report(results->pdata[i]);
+    if (results->len == 1)
+        return ech_report_json(&reports[0]);
+    g_autoptr(EchRanks) ranks = ech_ranks_new(reports, results->len);
+    *step = ranks->of > 0;
+    return ech_report_ranks_json("", ranks, NULL);
 }
 
 /* What a run tells of a number. @compiled: of a program, which nobody but the replay has asked for memory. */

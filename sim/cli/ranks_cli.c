@@ -1,9 +1,10 @@
-/* Several captures: ranks of one program, a capture each. */
+/* Several captures: ranks of one program, a capture each; or the devices of one. */
 #include "sim/cli/ranks_cli.h"
 
 #include "sim/base/error.h"
 #include "sim/cli/cli.h"
 #include "sim/cli/run_folder.h"
+#include "sim/experiment/devices.h"
 #include "sim/import/import.h"
 #include "sim/report/json_out.h"
 #include "sim/report/ranks.h"
@@ -35,15 +36,33 @@ static int by_rank(const void *a, const void *b, void *user)
     return (x > y) - (x < y);
 }
 
-static bool run_together(GPtrArray *experiments, EchTogether how, Together *ret, GError **error)
+/* Takes what ran, in order of the numbers. */
+static void take_results(Together *ret, size_t n)
 {
-    if (!ech_experiment_run_together((EchExperiment *const *)(void *)experiments->pdata, experiments->len, how, ret->results, error))
-        return false;
-    ret->n = experiments->len;
+    ret->n = n;
     g_qsort_with_data(ret->results, (gint)ret->n, sizeof *ret->results, by_rank, NULL);
     for (size_t i = 0; i < ret->n; i++)
         ret->reports[i] = ech_result_report(ret->results[i]);
     ret->ranks = ech_ranks_new(ret->reports, ret->n);
+}
+
+static bool run_together(GPtrArray *experiments, EchTogether how, Together *ret, GError **error)
+{
+    if (!ech_experiment_run_together((EchExperiment *const *)(void *)experiments->pdata, experiments->len, how, ret->results, error))
+        return false;
+    take_results(ret, experiments->len);
+    return true;
+}
+
+static bool run_devices(EchExperiment *experiment, const EchCase *c, Together *ret, GError **error)
+{
+    GPtrArray *results = ech_experiment_run_whole(experiment, c, error);
+    if (!results)
+        return false;
+    memcpy(ret->results, results->pdata, results->len * sizeof *ret->results);
+    take_results(ret, results->len);
+    g_free(g_ptr_array_steal(results, NULL));
+    g_ptr_array_unref(results);
     return true;
 }
 
@@ -130,20 +149,6 @@ static bool load_ranks(const EchExperimentOverrides *overrides, char **more, GPt
     return true;
 }
 
-bool ech_cli_load_devices(const EchExperimentOverrides *overrides, const EchExperiment *whole, const uint32_t *devices, size_t n, GPtrArray *experiments,
-                          GError **error)
-{
-    for (size_t i = 0; i < n; i++) {
-        EchExperiment *experiment = ech_experiment_load(NULL, overrides, error);
-        if (!experiment)
-            return false;
-        g_ptr_array_add(experiments, experiment);
-        ech_experiment_borrow_imports(experiment, whole);
-        experiment->of_device = devices[i];
-    }
-    return true;
-}
-
 /* ---- what is told ---- */
 
 /* @node: the document, @json as text. */
@@ -204,7 +209,7 @@ static void say_strangers(const Together *together)
         fprintf(stderr, "note these captures know of no rank and meet nowhere: were they several runs of one program, each is given alone\n");
 }
 
-/* Replays @experiments, of ranks or of devices, and tells it. */
+/* Replays @experiments, of ranks, and tells it. */
 static int run_and_tell(GPtrArray *experiments, const char *title, const char *output, bool json)
 {
     GError *error = NULL;
@@ -212,7 +217,7 @@ static int run_and_tell(GPtrArray *experiments, const char *title, const char *o
     if (!run_together(experiments, ECH_TOGETHER_ASKED, &together, &error))
         return ech_cli_fail(error);
     bool shared = together.ranks->share != ECH_SHARE_NONE;
-    if (!together.ranks->devices && !shared)
+    if (!shared)
         say_strangers(&together);
     bool changed = shared;
     for (guint i = 0; i < experiments->len; i++)
@@ -223,25 +228,15 @@ static int run_and_tell(GPtrArray *experiments, const char *title, const char *o
     return tell_ranks(title, &together, &plain, output, json);
 }
 
-uint32_t *ech_cli_devices(EchExperiment *experiment, size_t *ret_n)
-{
-    const EchImport *import = ech_experiment_import(experiment, NULL);
-    *ret_n = 0;
-    bool together = import && import->trace && !import->program && strcmp(ech_trace_format(import->trace), "pretend") == 0;
-    uint32_t *devices = together ? ech_trace_devices(import->trace, ret_n) : NULL;
-    if (*ret_n > 1 && *ret_n <= ECH_MAX_RANKS)
-        return devices;
-    g_free(devices);
-    return NULL;
-}
-
-int ech_cli_run_devices(const EchExperimentOverrides *overrides, const EchExperiment *whole, const uint32_t *devices, size_t n, const char *output, bool json)
+int ech_cli_run_devices(EchExperiment *experiment, const char *output, bool json)
 {
     GError *error = NULL;
-    g_autoptr(GPtrArray) experiments = g_ptr_array_new_with_free_func((GDestroyNotify)ech_experiment_free);
-    if (!ech_cli_load_devices(overrides, whole, devices, n, experiments, &error))
+    g_auto(Together) together = {.n = 0}, plain = {.n = 0};
+    if (!run_devices(experiment, &experiment->cases[0], &together, &error))
         return ech_cli_fail(error);
-    return run_and_tell(experiments, whole->title, output, json);
+    if (experiment->plain)
+        (void)run_devices(experiment, experiment->plain, &plain, NULL);
+    return tell_ranks(experiment->title, &together, &plain, output, json);
 }
 
 int ech_cli_ranks(const EchExperimentOverrides *overrides, char **more, const char *output, bool json)

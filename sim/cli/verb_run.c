@@ -7,6 +7,7 @@
 #include "sim/cli/interrupt.h"
 #include "sim/cli/ranks_cli.h"
 #include "sim/cli/run_folder.h"
+#include "sim/experiment/devices.h"
 #include "sim/experiment/find.h"
 #include "sim/experiment/output.h"
 #include "sim/experiment/sweep.h"
@@ -432,15 +433,11 @@ int ech_verb_run(int argc, char **argv)
     if (!experiment)
         return ech_cli_fail(error);
     experiment->brief = !options.json && !options.output;
-    size_t n = 0;
-    bool one = ech_yaml_text(experiment->cases[0].config, "capture_device") != NULL;
-    g_autofree uint32_t *devices = one ? NULL : ech_cli_devices(experiment, &n);
-    const bool alone = rest[0] || experiment->find || experiment->n_cases > 1 || g_strcmp0(options.engine, "simgrid") == 0;
-    if (devices && alone)
-        fprintf(stderr, "note the capture holds %zu devices: this is about the fullest of them alone (--set capture_device=N: another)\n", n);
     if (experiment->find)
         return run_find(experiment, &options);
     if (experiment->n_cases > 1)
         return run_sweep(experiment, &options);
-    return devices && !alone ? ech_cli_run_devices(&overrides, experiment, devices, n, options.output, options.json) : run_one(experiment, &options);
+    size_t n;
+    g_autofree uint32_t *devices = ech_experiment_devices(experiment, &experiment->cases[0], &n);
+    return devices ? ech_cli_run_devices(experiment, options.output, options.json) : run_one(experiment, &options);
 }

@@ -4,8 +4,10 @@
 #include "sim/base/error.h"
 #include "sim/base/file.h"
 #include "sim/base/tally.h"
+#include "sim/experiment/devices.h"
 #include "sim/experiment/experiment_private.h"
 #include "sim/experiment/served.h"
+#include "sim/experiment/spread.h"
 #include "sim/experiment/torch_measures.h"
 #include "sim/import/hlo.h"
 #include "sim/pass/batch.h"
@@ -13,10 +15,13 @@
 #include "sim/pass/remat.h"
 #include "sim/pass/schedule.h"
 #include "sim/program/softmax.h"
+#include "sim/report/devices.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
+#include "sim/report/ranks.h"
 #include "sim/report/text.h"
 #include "sim/trace/ranges.h"
+#include "sim/trace/select.h"
 #include "sim/trace/step.h"
 
 #include <string.h>
@@ -46,6 +51,9 @@ enum { NARROW_GOAL = 3 };
 
 /* Where kernels that there are need more than so many times what there is, no policy has been seen to do (validation/what_ifs.md). */
 #define POLICY_MARGIN 1.5
+
+/* Devices that work at once for no more than one part in so many of a step take turns. */
+#define BESIDE 4
 
 /* Times that differ by less than one part in so many are not told apart. */
 #define AS_QUICK 20
@@ -421,6 +429,7 @@ typedef struct {
     bool logits;            /* A compiled program has those of a loss. */
     bool averages;          /* There are copies of weights that it brings up to date. */
     bool several;           /* It runs on several devices. */
+    bool in_turn;           /* Devices of one process, one after the other. */
     guint step;             /* Of its whole steps the one that times are of, from 0. */
     bool before_last;       /* That is the last but one. */
     bool alone;             /* A step alone is asked for: times are those of the run. */
@@ -767,7 +776,8 @@ static bool is_enough(const Advise *a)
     bool enough = a->advice->base.fits;
     for (guint i = 0; i < a->trials->len; i++) {
         const Trial *t = &g_array_index(a->trials, Trial, i);
-        enough |= !t->row.device && !t->row.several && t->row.run.fits && (double)t->row.run.makespan <= DEAR * (double)a->advice->base.makespan;
+        enough |= !t->row.device && !t->row.several && t->row.run.fits && (!t->row.spread || t->row.run.makespan > 0) &&
+                  (double)t->row.run.makespan <= DEAR * (double)a->advice->base.makespan;
     }
     return enough;
 }
@@ -868,7 +878,7 @@ static bool learn_needs(Advise *a, GError **error)
     g_autoptr(GPtrArray) cases = g_ptr_array_new();
     for (guint i = 0; i < a->trials->len; i++) {
         Trial *t = &g_array_index(a->trials, Trial, i);
-        if (t->row.run.fits || t->row.run.narrow || t->row.nothing || t->row.error)
+        if (t->row.run.fits || t->row.run.narrow || t->row.nothing || t->row.error || t->row.spread)
             continue;
         if (t->measure && t->row.run.planned) {
             settle(a, t);
@@ -1046,7 +1056,7 @@ static const char *code_for(const Advise *a, const Measure *m)
     bool of_blocks = g_str_has_prefix(first, BLOCKS), compiled = strcmp(first, donate) == 0 || is_place(first) || is_by_layer(m);
     if (is_by_layer(m) && a->tpu != (strcmp(m->passes[1], BY_LAYER_TPU) == 0))
         return NULL;
-    if (strcmp(m->name, a->stacks ? again_whole : again_by_layer) == 0 || (is_sharded(m) && a->several != (m->when != MORE)))
+    if (strcmp(m->name, a->stacks ? again_whole : again_by_layer) == 0 || (is_sharded(m) && (a->advice->n_devices > 0 || a->several != (m->when != MORE))))
         return NULL;
     if ((compiled && !a->xla) || (of_blocks && !a->advice->blocks) || (!of_blocks && a->advice->blocks && g_str_has_prefix(first, remat)))
         return NULL; /* checkpoint() takes modules, not arrays */
@@ -1060,6 +1070,70 @@ static const char *code_for(const Advise *a, const Measure *m)
     if (a->by_hand)
         return m->when == PAGED ? "cudaMallocManaged in the place of cudaMalloc (llama.cpp: GGML_CUDA_ENABLE_UNIFIED_MEMORY=1)" : NULL;
     return !a->pytorch ? m->in_jax : a->trains ? m->in_pytorch : m->in_inference;
+}
+
+/* "move 2 blocks from cuda:0 to cuda:1: then 6 on cuda:0 (8.1 GiB), 5 on cuda:1 from model.layers.6 (7.9 GiB); device_map=..." */
+static const char *code_of_spread(const EchSpread *spread)
+{
+    g_autoptr(GString) text = g_string_new("move ");
+    bool any = false;
+    for (size_t i = 0, was = 0, now = 0; i + 1 < spread->n; i++) { /* over each border */
+        const EchSpreadDevice *d = &spread->devices[i], *next = d + 1;
+        was += d->was;
+        now += d->now;
+        if (was == now)
+            continue;
+        size_t moved = was > now ? was - now : now - was;
+        g_string_append_printf(text, "%s%zu%s from cuda:%u to cuda:%u", any ? ", " : "", moved,
+                               any          ? ""
+                               : moved == 1 ? " block"
+                                            : " blocks",
+                               was > now ? d->device : next->device, was > now ? next->device : d->device);
+        any = true;
+    }
+    const EchSpreadDevice *last = NULL; /* that has any */
+    for (size_t i = 0; i < spread->n; i++) {
+        const EchSpreadDevice *d = &spread->devices[i];
+        g_autofree char *bytes = ech_format_bytes(d->after), *n = d->now > 0 ? g_strdup_printf("%zu", d->now) : g_strdup("none");
+        g_string_append_printf(text, "%s%s on cuda:%u%s%s (%s)", i > 0 ? ", " : ": then ", n, d->device, i > 0 && d->first ? " from " : "",
+                               i > 0 && d->first ? d->first : "", bytes);
+        last = d->first ? d : last;
+    }
+    g_string_append_printf(text,
+                           ", by device_map={..., \"%s\": %u, ...} of from_pretrained in place of \"auto\", or .to(\"cuda:%u\") where the program places them",
+                           last->first, last->device, last->device);
+    return g_intern_string(text->str);
+}
+
+/* Blocks divided anew between the devices of a process: told by what each holds, not by a run. */
+static void add_spread(Advise *a, const EchResult *result)
+{
+    EchAdvice *advice = a->advice;
+    if (advice->n_devices == 0 || !a->pytorch || !advice->blocks || *result->passes || ech_yaml_get(a->base->config, "step"))
+        return;
+    const EchImport *import = ech_experiment_import_case(a->experiment, a->base, NULL);
+    g_autoptr(EchSpread) spread = import ? ech_spread_new(import->trace, advice->blocks) : NULL;
+    if (!spread)
+        return;
+    EchAdviceRun run = {.host = advice->base.host};
+    EchBytes reserved = 0;
+    for (size_t i = 0; i < spread->n; i++)
+        for (size_t k = 0; k < advice->n_devices; k++) {
+            const EchSpreadDevice *d = &spread->devices[i];
+            EchBytes with = ech_bytes_add(d->after, advice->devices[k].hbm);
+            if (advice->devices[k].number != d->device)
+                continue;
+            run.hbm = MAX(run.hbm, with - MIN(with, d->before));
+            reserved = MAX(reserved, with - MIN(with, d->before) + advice->devices[k].beside);
+        }
+    run.fits = reserved <= advice->available;
+    run.narrow = !run.fits && run.hbm <= advice->available;
+    run.makespan = a->in_turn && (run.fits || run.narrow) ? advice->base.makespan : 0;
+    if (run.hbm + advice->base.hbm / WORTH > advice->base.hbm)
+        return;
+    Trial t = {.row = {.name = "spread", .spread = true, .label = g_strdup("blocks divided anew between GPUs"), .in_code = code_of_spread(spread), .run = run},
+               .done = true};
+    g_array_append_val(a->trials, t);
 }
 
 static void add_measures(Advise *a, When when)
@@ -1115,13 +1189,6 @@ static bool has_collectives(const EchTrace *trace)
     for (size_t i = 0; i < ech_trace_n_ops(trace) && !has; i++)
         has = ech_trace_ops(trace)[i].kind == ECH_OP_COLLECTIVE && ech_trace_ops(trace)[i].memory_from > 1;
     return has;
-}
-
-static JsonNode *json_of(const EchResult *result)
-{
-    EchReport report = ech_result_report(result);
-    report.brief = true;
-    return ech_report_json(&report);
 }
 
 /* Who holds hbm at its fullest. Owned by the caller; NULL and 0: there is none. */
@@ -1317,10 +1384,8 @@ static void tell_step(Advise *a, JsonObject *run, GPtrArray *said)
 }
 
 /* What is said of the run as it is. @run: in as much memory as it wants; @here: in what there is. */
-static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *program, JsonObject *run, JsonObject *here, const char *parts, const char *lines,
-                      const char *scores)
+static void tell_base(Advise *a, const EchProgram *program, JsonObject *run, JsonObject *here, const char *parts, const char *lines, const char *scores)
 {
-    a->advice->blocks = ech_modules_repeated(trace);
     g_autoptr(GPtrArray) said = ech_explain_run(run);
     tell_step(a, run, said);
     a->advice->checkpointed = a->again >= 0;
@@ -1349,7 +1414,7 @@ static void tell_base(Advise *a, const EchTrace *trace, const EchProgram *progra
         const char *remark = json_array_get_string_element(remarks, i);
         if (g_str_has_prefix(remark, ECH_REMARK_OPTIMIZER))
             g_ptr_array_add(said, g_strdup_printf("%s.", remark));
-        if (g_str_has_prefix(remark, ECH_REMARK_CACHE) || g_str_has_prefix(remark, ECH_REMARK_DEVICES))
+        if (g_str_has_prefix(remark, ECH_REMARK_CACHE) || g_str_has_prefix(remark, ECH_REMARK_DEVICES)) /* one device of a recording */
             g_ptr_array_insert(said, 0, g_strdup_printf("T%s.", remark + 1));
     }
     g_ptr_array_add(said, NULL);
@@ -1412,21 +1477,83 @@ static void choose_step(Advise *a, const EchResult *result)
         a->advice->batch = 0;
 }
 
+/* What each device needs, with as much room as that. */
+static void note_needs(EchAdvice *advice, const GPtrArray *results)
+{
+    for (size_t i = 0; i < advice->n_devices; i++) {
+        size_t n;
+        EchReport report = ech_result_report(results->pdata[i]);
+        g_autofree EchMemoryUse *uses = ech_report_uses(&report, &n);
+        const EchMemoryRun *hbm = ech_report_memory(report.run, "hbm");
+        for (size_t k = 0; k < n; k++)
+            if (strcmp(uses[k].memory, "hbm") == 0)
+                advice->devices[i].hbm = uses[k].bytes;
+        advice->devices[i].beside = hbm ? hbm->peak_reserved - MIN(hbm->peak_reserved, hbm->peak_live) : 0;
+    }
+}
+
+/* Whether devices work one after the other, but for an optimizer and the like: moving work from one to another of the same kind takes as long. */
+static bool run_in_turn(const GPtrArray *results)
+{
+    EchReport reports[ECH_MAX_RANKS];
+    for (guint i = 0; i < results->len; i++)
+        reports[i] = ech_result_report(results->pdata[i]);
+    g_autoptr(EchRanks) ranks = ech_ranks_new(reports, results->len);
+    EchTime step = 0, busy = 0;
+    for (size_t i = 0; i < ranks->n; i++) {
+        step = MAX(step, ranks->ranks[i].end - ranks->ranks[i].start);
+        busy = ech_time_add(busy, ranks->ranks[i].times[ECH_RANK_KERNELS]);
+    }
+    return busy <= step + step / BESIDE;
+}
+
+static EchResult *fullest_of(const GPtrArray *results)
+{
+    EchReport reports[ECH_MAX_RANKS];
+    for (guint i = 0; i < results->len; i++)
+        reports[i] = ech_result_report(results->pdata[i]);
+    return results->pdata[ech_report_fullest_device(reports, results->len)];
+}
+
+/* What was captured: of several devices all of them. */
+static const EchTrace *whole_trace(const Advise *a, const EchResult *result)
+{
+    const EchImport *import = a->advice->n_devices > 0 || result->program ? NULL : ech_experiment_import_case(a->experiment, a->base, NULL);
+    return import && import->trace && !import->program ? import->trace : result->trace;
+}
+
+/* Where several devices run it. */
+static void take_devices(EchAdvice *advice, const GPtrArray *results)
+{
+    advice->n_devices = results->len > 1 ? results->len : 0;
+    advice->devices = g_new0(EchAdviceDevice, advice->n_devices + 1);
+    for (size_t i = 0; i < advice->n_devices; i++) {
+        EchReport report = ech_result_report(results->pdata[i]);
+        advice->devices[i] = (EchAdviceDevice){.number = (uint32_t)ech_trace_number(report.trace, i), .fits = ech_report_fits(&report)};
+    }
+    note_needs(advice, results);
+}
+
 /* The run as it is; what it would need where it does not fit. */
-static bool run_base(Advise *a, EchResult **ret, GError **error)
+static bool run_base(Advise *a, GPtrArray **ret_results, EchResult **ret, GError **error)
 {
     EchAdvice *advice = a->advice;
-    g_autoptr(EchResult) result = ech_experiment_run_case(a->experiment, a->base, error);
-    if (!result)
+    g_autoptr(GPtrArray) results = ech_experiment_run_whole(a->experiment, a->base, error);
+    if (!results)
         return false;
+    EchResult *result = fullest_of(results);
+    const EchTrace *whole = whole_trace(a, result);
+    advice->blocks = ech_modules_repeated(whole);
+    take_devices(advice, results);
     a->pytorch = is_pytorch(result);
     a->by_hand = g_strcmp0(ech_trace_get_property(result->trace, "host_order"), ECH_HOST_COMPILED) == 0;
-    a->trains = is_training(result);
+    for (guint i = 0; i < results->len; i++)
+        a->trains |= is_training(results->pdata[i]);
     advice->keeps = !a->trains && ech_trace_get_property(result->trace, ECH_TRACE_KEEPS);
     a->serves = advice->serves = ech_serves(result->trace);
-    a->twice = ech_trace_says(result->trace, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
-    a->lists = ech_trace_says(result->trace, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
-    a->averages = has_averages(result->trace);
+    a->twice = ech_trace_says(whole, "BackwardBackward", ""); /* nodes of autograd for gradients of gradients: "ConvolutionBackwardBackward0" */
+    a->lists = ech_trace_says(whole, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
+    a->averages = has_averages(whole);
     a->loops = ech_trace_has_op(result->trace, ECH_OP_LOOP);
     a->logits = ech_trace_get_property(result->trace, ECH_TRACE_LOGITS) != NULL;
     a->xla = result->program != NULL;
@@ -1435,7 +1562,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     advice->forward = a->xla && ech_program_is_forward(result->program);
     a->remade = a->xla && ech_trace_is_remade(result->trace);
     a->tpu = a->xla && result->program->platform == ECH_PLATFORM_TPU;
-    a->several = a->xla ? (uint64_t)result->program->partitions * result->program->replicas > 1 : has_collectives(result->trace);
+    a->several = a->xla ? (uint64_t)result->program->partitions * result->program->replicas > 1 : has_collectives(whole);
     advice->margin = ech_remat_margin(result->trace);
     if (a->pytorch && a->trains)
         ech_batch_kind(result->trace, result->device, &advice->is_graph, &advice->of_pairs);
@@ -1470,7 +1597,7 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
                         result->device->name);
         return false;
     }
-    g_autoptr(JsonNode) node = json_of(result);
+    g_autoptr(JsonNode) node = ech_results_json(results, true);
     const EchMemoryRun *used = ech_report_memory(result->run, "hbm");
     advice->available = used ? used->available : hbm->available;
     advice->context = used ? used->context : 0;
@@ -1486,25 +1613,30 @@ static bool run_base(Advise *a, EchResult **ret, GError **error)
     EchBytes scores = advice->base.fits && attention ? scores_held(result) : 0;
     if (!advice->base.fits) {
         EchCase *roomy = vary_memory(a->base, ROOMY, error);
-        g_autoptr(EchResult) whole = roomy ? ech_experiment_run_case(a->experiment, roomy, error) : NULL;
+        g_autoptr(GPtrArray) with_room = roomy ? ech_experiment_run_whole(a->experiment, roomy, error) : NULL;
         ech_case_free(roomy);
-        if (!whole)
+        if (!with_room)
             return false;
-        roomy_node = json_of(whole);
-        lines = lines_of(whole);
-        parts = parts_of(whole);
-        scores = attention ? scores_held(whole) : 0;
+        const EchResult *fullest = fullest_of(with_room);
+        roomy_node = ech_results_json(with_room, true);
+        lines = lines_of(fullest);
+        parts = parts_of(fullest);
+        scores = attention ? scores_held(fullest) : 0;
+        note_needs(advice, with_room);
+        a->in_turn = run_in_turn(with_room);
         EchBytes planned = advice->base.hbm;
         bool compiled = ech_member_bool(ech_member_object(ech_member_object(json_node_get_object(node), "needs"), "hbm"), "planned");
         advice->base = run_of(a, json_node_get_object(roomy_node));
         advice->base.fits = false;
         advice->base.hbm = compiled ? planned : advice->base.hbm;
-    }
+    } else
+        a->in_turn = run_in_turn(results);
     advice->live_fits = advice->base.hbm <= advice->available;
     a->attends = scores > advice->base.hbm / SCORES;
     g_autofree char *scores_text = ech_format_bytes(scores);
-    tell_base(a, result->trace, result->program, json_node_get_object(roomy_node ? roomy_node : node), json_node_get_object(node), parts, lines, scores_text);
-    *ret = g_steal_pointer(&result);
+    tell_base(a, result->program, json_node_get_object(roomy_node ? roomy_node : node), json_node_get_object(node), parts, lines, scores_text);
+    *ret = result;
+    *ret_results = g_steal_pointer(&results);
     return true;
 }
 
@@ -1557,6 +1689,9 @@ static int compare_rows(const void *a, const void *b, void *data)
         return (int)rank(x) - (int)rank(y);
     if (rank(x) == DEVICES)
         return 0;
+    const bool untimed[] = {x->spread && x->run.makespan == 0, y->spread && y->run.makespan == 0};
+    if (untimed[0] != untimed[1])
+        return (int)untimed[0] - (int)untimed[1];
     EchTime quick = *(const EchTime *)data, p = MAX(x->run.makespan, quick), q = MAX(y->run.makespan, quick);
     if (x->run.fits)
         return (p > q) - (p < q);
@@ -1594,7 +1729,7 @@ static void take_rows(Advise *a, const EchDevice *device)
     }
     EchTime quickest = G_MAXINT64;
     for (size_t i = 0; i < advice->n; i++)
-        quickest = rank(&advice->rows[i]) == FITS ? MIN(quickest, advice->rows[i].run.makespan) : quickest;
+        quickest = rank(&advice->rows[i]) == FITS && advice->rows[i].run.makespan > 0 ? MIN(quickest, advice->rows[i].run.makespan) : quickest;
     EchTime quick = quickest < G_MAXINT64 / 2 ? quickest + quickest / AS_QUICK : 0;
     g_qsort_with_data(advice->rows, (gint)advice->n, sizeof *advice->rows, compare_rows, &quick);
 }
@@ -1700,8 +1835,9 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char 
                 .progress = progress,
                 .data = data};
     g_array_set_clear_func(a.trials, trial_clear);
-    g_autoptr(EchResult) result = NULL;
-    bool ok = run_base(&a, &result, error);
+    g_autoptr(GPtrArray) results = NULL;
+    EchResult *result = NULL;
+    bool ok = run_base(&a, &results, &result, error);
     if (ok) {
         advice->device = g_strdup(result->device->name);
         advice->summary = g_strdup(result->device->summary);
@@ -1711,6 +1847,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char 
         if (a.pytorch && !advice->base.fits && advice->live_fits)
             add_measures(&a, FRAGMENTED);
         add_captures(&a, also);
+        add_spread(&a, result);
         add_measures(&a, ALWAYS);
         if (!advice->base.fits) {
             add_measures(&a, SHORT);
@@ -1755,6 +1892,7 @@ void ech_advice_free(EchAdvice *advice)
     g_free(advice->rows);
     g_free(advice->title);
     g_free(advice->device);
+    g_free(advice->devices);
     g_free(advice->summary);
     g_strfreev(advice->given);
     g_strfreev(advice->holds);
@@ -1898,7 +2036,7 @@ static void print_why_may(GString *out, const EchAdvice *advice, unsigned column
     bool again = false, early = false, first = false, scheduled = false, policy = false, parts = false, graph = false;
     for (size_t i = 0; i < advice->n; i++) {
         const EchAdviceRow *row = &advice->rows[i];
-        bool may = rank(row) == MAY_FIT, room = row->run.hbm <= advice->available;
+        bool may = rank(row) == MAY_FIT && !row->spread, room = row->run.hbm <= advice->available;
         if (row->in_code && g_str_has_prefix(row->in_code, TORCH_PARTS)) {
             parts |= may;
             continue;
@@ -2025,9 +2163,40 @@ static void print_how(GString *out, const EchAdvice *advice, unsigned columns)
     print_code(out, advice, n, columns);
     g_string_append(out, "\n  What to add to 'echelon run', which tells the arrays\n");
     for (size_t i = 0; i < n; i++) {
+        if (!advice->rows[i].options)
+            continue;
         g_autofree char *first = g_strdup_printf("  %2zu  ", i + 1);
         g_autofree char *options = g_strconcat(advice->rows[i].options, advice->rows[i].captured ? " in place of this one" : "", NULL);
         ech_text_wrap(out, first, options, columns);
+    }
+}
+
+/* Which device needs how much. */
+static void print_devices(GString *out, const EchAdvice *advice, unsigned columns)
+{
+    if (advice->n_devices == 0)
+        return;
+    g_autoptr(GString) text = g_string_new(NULL);
+    g_string_append_printf(text, "One process runs it on %zu devices:", advice->n_devices);
+    for (size_t i = 0; i < advice->n_devices; i++) {
+        g_autofree char *hbm = ech_format_bytes(advice->devices[i].hbm);
+        g_string_append_printf(text, "%s %u needs %s%s", i > 0 ? "," : "", advice->devices[i].number, hbm,
+                               advice->devices[i].fits ? "" : " and has no room for it");
+    }
+    g_string_append(text, ". Below, hbm is that of the fullest, times are of all together.");
+    ech_text_wrap(out, "  ", text->str, columns);
+}
+
+/* Divisions of blocks are not replayed. */
+static void print_spread(GString *out, const EchAdvice *advice, unsigned columns)
+{
+    for (size_t i = 0; i < advice->n; i++) {
+        if (!advice->rows[i].spread || rank(&advice->rows[i]) > NOT_ENOUGH)
+            continue;
+        g_autofree char *text =
+            g_strdup_printf("(%zu: by what each block holds when, in one capture; %s)", i + 1,
+                            advice->rows[i].run.makespan > 0 ? "devices that take turns take as long" : "what that does to the time, a capture of it tells");
+        ech_text_wrap(out, "  ", text, columns);
     }
 }
 
@@ -2105,6 +2274,7 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     ech_text_wrap(out, "  ", line->str, columns);
     print_first(out, advice, columns);
     print_batch(out, advice, columns);
+    print_devices(out, advice, columns);
     for (char **sentence = advice->holds; *sentence; sentence++)
         ech_text_wrap(out, "  ", *sentence, columns);
     g_string_append_printf(out, "\n  %-39s%10s%10s%9s%10s\n", "", "hbm", "host", "time", "relative");
@@ -2130,6 +2300,7 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
         g_string_append(out, "  (*: with arguments donated, too)\n");
     if (growing)
         g_string_append(out, "  (+: with segments that grow, too: " EXPANDABLE ")\n");
+    print_spread(out, advice, columns);
     if (advice->n > 0)
         print_how(out, advice, columns);
     if (advice->to_capture) {
@@ -2193,6 +2364,17 @@ JsonNode *ech_advice_json(const EchAdvice *advice)
         ech_json_add_text(b, "from", advice->step);
         json_builder_end_object(b);
     }
+    if (advice->n_devices > 0)
+        ech_json_begin_array(b, "devices");
+    for (size_t i = 0; i < advice->n_devices; i++) {
+        json_builder_begin_object(b);
+        ech_json_add_count(b, "device", advice->devices[i].number);
+        ech_json_add_bool(b, "fits", advice->devices[i].fits);
+        ech_json_add_count(b, "hbm_bytes", advice->devices[i].hbm);
+        json_builder_end_object(b);
+    }
+    if (advice->n_devices > 0)
+        json_builder_end_array(b);
     json_run(b, &advice->base);
     if (advice->batch > 0) {
         json_builder_set_member_name(b, "batch");
@@ -2213,7 +2395,8 @@ JsonNode *ech_advice_json(const EchAdvice *advice)
         json_builder_begin_object(b);
         ech_json_add_text(b, "name", row->name);
         ech_json_add_text(b, "does", row->label);
-        ech_json_add_text(b, "options", row->options);
+        if (row->options)
+            ech_json_add_text(b, "options", row->options);
         if (row->donated)
             ech_json_add_bool(b, "donated", true);
         if (row->growing)

@@ -27,44 +27,56 @@ typedef struct {
 typedef struct {
     const char *name;    /**< "remat", "offload_arguments", "device", "captured" */
     char *label;         /**< What it does, for people. */
-    const char *in_code; /**< How such a program says so, or NULL. */
-    char *options;       /**< What to add to `echelon run` for these numbers: "--pass remat:memory=24GiB", and the memory they are of, where that is another. */
+    const char *in_code; /**< How such a program says so, or NULL. Interned where it is made up. */
+    char *options;       /**< What to add to `echelon run` for these numbers: "--pass remat:memory=24GiB", and the memory they are of, where that is another;
+                            NULL: nothing does that. */
     EchAdviceRun run;
     bool donated;  /**< Tried with what results can replace donated, too. */
     bool growing;  /**< Tried with segments of PyTorch's allocator that grow, too. */
     bool device;   /**< Another device, as it is. */
     bool captured; /**< Another capture of the program, with measures of PyTorch's (torch_measures.h). */
     bool several;  /**< On several of the device, where the program is one's alone. */
+    bool spread;   /**< Blocks divided anew between devices of one process (spread.h). */
     bool paged;    /**< Unified memory: what has no room is on the host, and comes when it is touched. */
     char *nothing; /**< Why it changes nothing, or NULL. */
     char *error;   /**< Why there is no run, or NULL. */
 } EchAdviceRow;
 
+/** One of several devices of its process, as it is. */
+typedef struct {
+    uint32_t number;
+    bool fits;
+    EchBytes hbm;
+    EchBytes beside; /**< Reserved by its allocator at the most, beyond that. */
+} EchAdviceDevice;
+
 typedef struct {
     char *title, *device, *summary; /**< summary: of the device. */
-    char **given;                   /**< Edits and passes that hold for all runs, NULL-terminated. */
-    EchBytes available, context;    /**< Of hbm: what allocators and plans may have; taken by the context of a process, beside that. */
-    EchAdviceRun base;              /**< As it is, in as much memory as it wants. */
-    size_t n_steps;                 /**< Whole steps that the capture tells; times are of one of them. 0: of the run. */
-    size_t number;                  /**< Of them the one that times are of, from 1: the last, or the last whose batch is as most are. */
-    char *step;                     /**< From which mark it goes, "Optimizer.step#AdamW.step to the next"; NULL where n_steps is 0. */
-    const char *per;                /**< What times are of: "a step", or "in all" where nothing tells steps. */
-    const char *margin;             /**< ech_remat_margin. */
-    bool live_fits;                 /**< What is live at the fullest moment has room. Where it does not fit all the same, that is fragmentation. */
-    char *undonated;                /**< Arguments whose places results could take and do not, quoted, in a list; NULL: none, or none that is named. */
-    bool is_graph, of_pairs;        /**< Its rows are nodes of one graph; all are compared with all (EchBatch). */
-    uint64_t batch;                 /**< Its rows; 0: not told, or those of a graph. */
-    uint64_t most_batch;            /**< Rows of the largest that has room as it is; 0: none has, or it is not known. */
-    bool more_batch;                /**< More than that may have room, which was not tried. */
-    uint64_t row_parts; /**< Where a batch of one row has none: 2, 4 or 8, of which one part of that row has; 0: an eighth has none, or rows have. */
-    EchAdviceRun most;  /**< With those; where none has room of a batch of one row, of that part of a row, or of an eighth of it. */
-    char *blocks;       /**< Paths of the modules that a PyTorch program repeats, "encoder.*+decoder.*"; or NULL. */
-    bool checkpointed;  /**< A JAX program that makes activations again by itself (jax.checkpoint). */
-    bool forward;       /**< A JAX program without a backward pass. */
-    bool keeps;         /**< A PyTorch program keeps what a backward pass takes, and none follows. */
-    bool serves;        /**< A server, with its cache of keys and values. */
-    char *to_capture;   /**< Measures that another capture would tell, "autocast, compile" (--also); or NULL. */
-    char **holds;       /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */
+    EchAdviceDevice *devices;       /**< devices[n_devices] that one process runs on, whose runs are all of them, and hbm the fullest's; NULL and 0: one. */
+    size_t n_devices;
+    char **given;                /**< Edits and passes that hold for all runs, NULL-terminated. */
+    EchBytes available, context; /**< Of hbm: what allocators and plans may have; taken by the context of a process, beside that. */
+    EchAdviceRun base;           /**< As it is, in as much memory as it wants. */
+    size_t n_steps;              /**< Whole steps that the capture tells; times are of one of them. 0: of the run. */
+    size_t number;               /**< Of them the one that times are of, from 1: the last, or the last whose batch is as most are. */
+    char *step;                  /**< From which mark it goes, "Optimizer.step#AdamW.step to the next"; NULL where n_steps is 0. */
+    const char *per;             /**< What times are of: "a step", or "in all" where nothing tells steps. */
+    const char *margin;          /**< ech_remat_margin. */
+    bool live_fits;              /**< What is live at the fullest moment has room. Where it does not fit all the same, that is fragmentation. */
+    char *undonated;             /**< Arguments whose places results could take and do not, quoted, in a list; NULL: none, or none that is named. */
+    bool is_graph, of_pairs;     /**< Its rows are nodes of one graph; all are compared with all (EchBatch). */
+    uint64_t batch;              /**< Its rows; 0: not told, or those of a graph. */
+    uint64_t most_batch;         /**< Rows of the largest that has room as it is; 0: none has, or it is not known. */
+    bool more_batch;             /**< More than that may have room, which was not tried. */
+    uint64_t row_parts;          /**< Where a batch of one row has none: 2, 4 or 8, of which one part of that row has; 0: an eighth has none, or rows have. */
+    EchAdviceRun most;           /**< With those; where none has room of a batch of one row, of that part of a row, or of an eighth of it. */
+    char *blocks;                /**< Paths of the modules that a PyTorch program repeats, "encoder.*+decoder.*"; or NULL. */
+    bool checkpointed;           /**< A JAX program that makes activations again by itself (jax.checkpoint). */
+    bool forward;                /**< A JAX program without a backward pass. */
+    bool keeps;                  /**< A PyTorch program keeps what a backward pass takes, and none follows. */
+    bool serves;                 /**< A server, with its cache of keys and values. */
+    char *to_capture;            /**< Measures that another capture would tell, "autocast, compile" (--also); or NULL. */
+    char **holds;                /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */
     EchAdviceRow *rows; /**< rows[n]: those that fit first, quickest first; then those that may, larger devices, unified memory, those that do not; then those
                           without effect. */
     size_t n;

@@ -41,6 +41,15 @@ void ech_case_free(EchCase *c)
     g_free(c);
 }
 
+static struct EchImportCache *cache_new(void)
+{
+    struct EchImportCache *cache = g_new0(struct EchImportCache, 1);
+    cache->items = g_array_new(FALSE, FALSE, sizeof(EchCachedImport));
+    g_array_set_clear_func(cache->items, cached_clear);
+    cache->devices = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, (GDestroyNotify)ech_yaml_free);
+    return cache;
+}
+
 void ech_experiment_free(EchExperiment *experiment)
 {
     if (!experiment)
@@ -63,6 +72,7 @@ void ech_experiment_free(EchExperiment *experiment)
     if (experiment->cache) {
         g_array_unref(experiment->cache->items);
         g_hash_table_unref(experiment->cache->devices);
+        g_clear_pointer(&experiment->cache->parts, g_ptr_array_unref);
         g_free(experiment->cache);
     }
     g_free(experiment);
@@ -764,11 +774,18 @@ static EchExperiment *experiment_new(const char *path, const GArray *axes, GHash
     experiment->cases = g_new0(EchCase, n_cases);
     experiment->n_cases = n_cases;
     experiment->of_device = ECH_NONE;
-    experiment->cache = g_new0(struct EchImportCache, 1);
-    experiment->cache->items = g_array_new(FALSE, FALSE, sizeof(EchCachedImport));
-    g_array_set_clear_func(experiment->cache->items, cached_clear);
-    experiment->cache->devices = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, (GDestroyNotify)ech_yaml_free);
+    experiment->cache = cache_new();
     return experiment;
+}
+
+EchExperiment *ech_experiment_part_new(const EchExperiment *of)
+{
+    EchExperiment *part = g_new0(EchExperiment, 1);
+    part->title = g_strdup(of->title);
+    part->path = g_strdup(of->path);
+    part->places = of->places ? g_hash_table_ref(of->places) : NULL;
+    part->cache = cache_new();
+    return part;
 }
 
 /* --find PATH,PATH=FROM..TO and --for GOAL in the place of the file's. */

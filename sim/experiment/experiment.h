@@ -119,7 +119,7 @@ bool ech_experiment_preload(EchExperiment *experiment, GError **error);
 const EchImport *ech_experiment_import(EchExperiment *experiment, GError **error);
 /** What @from has read, @to need not read again; @from is left without. */
 void ech_experiment_take_imports(EchExperiment *to, EchExperiment *from);
-/** Gives @to what @from has read, which stays @from's and has to outlive @to. */
+/** Gives @to what @from has read and it has not, which stays @from's and has to outlive @to. */
 void ech_experiment_borrow_imports(EchExperiment *to, const EchExperiment *from);
 void ech_result_free(EchResult *result);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchResult, ech_result_free)

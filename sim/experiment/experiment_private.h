@@ -9,8 +9,9 @@
 typedef struct {
     char *key;
     EchImport *import;
-    EchTrace *selected; /**< Of a capture: what was last selected of it, or NULL; and by which device number and pageable memory. */
+    EchTrace *selected; /**< Of a capture: what was last selected of it, or NULL; and by which device number, with others or alone, and pageable memory. */
     uint32_t device;
+    bool together;
     char *pageable;
     bool borrowed;        /**< The import is another experiment's. */
     bool asked;           /**< The next two are known... */
@@ -26,7 +27,12 @@ typedef struct {
 struct EchImportCache {
     GArray *items;       /**< EchCachedImport */
     GHashTable *devices; /**< name -> EchYamlNode */
+    GPtrArray *parts;    /**< EchExperiment, one for each device of a capture of several (devices.h), or NULL. */
 };
+/** An experiment of one device of @of's captures, without cases. */
+EchExperiment *ech_experiment_part_new(const EchExperiment *of) G_GNUC_WARN_UNUSED_RESULT;
+/** What @c, which has a trace, imports; borrowed from the experiment. */
+const EchImport *ech_experiment_import_case(EchExperiment *experiment, const EchCase *c, GError **error);
 
 /** How the remark on the one of several devices begins that is replayed, and that on temporaries of PyTorch's optimizers; advice repeats both. */
 #define ECH_REMARK_DEVICES "the capture holds devices "

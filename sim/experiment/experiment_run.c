@@ -122,10 +122,15 @@ bool ech_experiment_preload(EchExperiment *experiment, GError **error)
     return true;
 }
 
-const EchImport *ech_experiment_import(EchExperiment *experiment, GError **error)
+const EchImport *ech_experiment_import_case(EchExperiment *experiment, const EchCase *c, GError **error)
 {
     const char *path;
-    return import_trace(experiment, experiment->cases[0].config, &path, error);
+    return import_trace(experiment, c->config, &path, error);
+}
+
+const EchImport *ech_experiment_import(EchExperiment *experiment, GError **error)
+{
+    return ech_experiment_import_case(experiment, &experiment->cases[0], error);
 }
 
 void ech_experiment_take_imports(EchExperiment *to, EchExperiment *from)
@@ -139,6 +144,11 @@ void ech_experiment_borrow_imports(EchExperiment *to, const EchExperiment *from)
 {
     for (guint i = 0; i < from->cache->items->len; i++) {
         const EchCachedImport *cached = &g_array_index(from->cache->items, EchCachedImport, i);
+        bool has = false;
+        for (guint k = 0; k < to->cache->items->len && !has; k++)
+            has = g_array_index(to->cache->items, EchCachedImport, k).import == cached->import;
+        if (has)
+            continue;
         EchCachedImport own = {.key = g_strdup(cached->key), .import = cached->import, .borrowed = true};
         g_array_append_val(to->cache->items, own);
     }
@@ -565,7 +575,8 @@ static EchTrace *select_cached(EchExperiment *experiment, EchTrace *trace, const
         EchCachedImport *at = &g_array_index(experiment->cache->items, EchCachedImport, i);
         cached = at->import->trace == trace ? at : NULL;
     }
-    if (cached && cached->selected && cached->device == options->device && !options->together && g_strcmp0(cached->pageable, options->pageable) == 0)
+    if (cached && cached->selected && cached->device == options->device && cached->together == options->together &&
+        g_strcmp0(cached->pageable, options->pageable) == 0)
         return ech_trace_ref(cached->selected);
     EchTrace *selected = ech_trace_select(trace, options, NULL, error);
     if (!cached || !selected)
@@ -574,6 +585,7 @@ static EchTrace *select_cached(EchExperiment *experiment, EchTrace *trace, const
     g_free(cached->pageable);
     cached->selected = ech_trace_ref(selected);
     cached->device = options->device;
+    cached->together = options->together;
     cached->pageable = g_strdup(options->pageable);
     return selected;
 }

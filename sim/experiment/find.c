@@ -4,6 +4,7 @@
 #include "sim/base/error.h"
 #include "sim/base/param.h"
 #include "sim/base/units.h"
+#include "sim/experiment/devices.h"
 #include "sim/experiment/experiment_private.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
@@ -358,7 +359,8 @@ static bool holds(const Search *search, JsonObject *run)
 
 static JsonNode *run_json(EchExperiment *experiment, const EchCase *c, GError **error)
 {
-    g_autoptr(EchResult) result = ech_experiment_run_case(experiment, c, error);
+    g_autoptr(GPtrArray) results = ech_experiment_run_whole(experiment, c, error);
+    const EchResult *result = results ? results->pdata[0] : NULL;
     if (!result)
         return NULL;
     for (guint i = 0; i < experiment->find->goals->len; i++) {
@@ -376,9 +378,7 @@ static JsonNode *run_json(EchExperiment *experiment, const EchCase *c, GError **
                     nearest ? "did you mean '" : "expected one of ", nearest ? nearest : all, nearest ? "'?" : "");
         return NULL;
     }
-    EchReport report = ech_result_report(result);
-    report.brief = experiment->brief;
-    return ech_report_json(&report);
+    return ech_results_json(results, experiment->brief);
 }
 
 /* The run that relative goals are held against; it must have come to its end, for what it took until it found no room says nothing. */

@@ -1,6 +1,7 @@
 #include "sim/experiment/sweep.h"
 
 #include "sim/base/error.h"
+#include "sim/experiment/devices.h"
 #include "sim/report/json_out.h"
 
 #include <errno.h>
@@ -57,12 +58,10 @@ char *ech_sweep_point_text(const EchSweepPoint *point)
 static EchSweepPoint run_case(EchExperiment *experiment, size_t index)
 {
     g_autoptr(GError) error = NULL;
-    g_autoptr(EchResult) result = ech_experiment_run(experiment, index, &error);
-    if (!result)
+    g_autoptr(GPtrArray) results = ech_experiment_run_whole(experiment, &experiment->cases[index], &error);
+    if (!results)
         return (EchSweepPoint){.error = g_strdup(error->message)};
-    EchReport report = ech_result_report(result);
-    report.brief = experiment->brief;
-    g_autoptr(JsonNode) node = ech_report_json(&report);
+    g_autoptr(JsonNode) node = ech_results_json(results, experiment->brief);
     return ech_sweep_point(node);
 }
 
