@@ -579,7 +579,7 @@ else {
   select('#transfers .hint').text(time(transfers.total_ps) + ', ' + percent(transfers.total_ps / run.makespan_ps) + ' of the time' + (transfers.least_ps ? '; at least ' + time(transfers.least_ps) + ' of it stays, whenever transfers are asked for' : '') + '.');
   table('#awaited', transfers.longest.slice(0, 12).map(w => ({ name: w.waiter ? oneOf(w.waiter.name, w.pairs_alike) + (w.waiter.from ? ' (' + w.waiter.from + ')' : '') : "the program's end", title: (w.waiter || {}).name, value: time(w.time_ps), share: share(w.time_ps), colour: 'var(--wait)',
     note: 'for ' + oneOf(w.transfer.name, w.pairs_alike) + (w.transfer.from ? ', ' + w.transfer.from : '') + ', ' + bytes(w.transfer.bytes) + (w.times > 1 ? ', ' + w.times + ' times; the longest' : '') +
-      (w.own_queue ? ': in its own queue' : ': could begin ' + (w.ahead_ps ? time(Math.abs(w.ahead_ps)) + (w.ahead_ps > 0 ? ' before' : ' into the wait') : 'only then') + (w.behind_ps ? ', ' + time(w.behind_ps) + ' behind others' : '') + (w.peers_ps ? ', ' + time(w.peers_ps) + ' for other ranks' : '')) + ', took ' + time(w.took_ps) })));
+      (w.own_queue ? ': in its own queue' : ': could begin ' + (w.ahead_ps ? time(Math.abs(w.ahead_ps)) + (w.ahead_ps > 0 ? ' before' : ' into the wait') : 'only then') + (w.behind_ps ? ', ' + time(w.behind_ps) + ' behind others' : '') + (w.peers_ps ? ', ' + time(w.peers_ps) + ' for other devices' : '')) + ', took ' + time(w.took_ps) })));
   if (transfers.pairs > 12) select('#awaited').append('p').attr('class', 'hint').text('and ' + (transfers.pairs - 12) + ' more');
 }
 

@@ -2194,7 +2194,8 @@ static void print_spread(GString *out, const EchAdvice *advice, unsigned columns
         if (!advice->rows[i].spread || rank(&advice->rows[i]) > NOT_ENOUGH)
             continue;
         g_autofree char *text =
-            g_strdup_printf("(%zu: by what each block holds when, in one capture; %s)", i + 1,
+            g_strdup_printf("(%zu: by what each block holds when, not replayed%s; %s)", i + 1,
+                            rank(&advice->rows[i]) == MAY_FIT ? ", with as much as the allocator holds beside it now there is no room" : "",
                             advice->rows[i].run.makespan > 0 ? "devices that take turns take as long" : "what that does to the time, a capture of it tells");
         ech_text_wrap(out, "  ", text, columns);
     }

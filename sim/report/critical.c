@@ -288,7 +288,7 @@ EchShare *ech_report_critical_path(const EchReport *report, size_t *ret_n)
         time = MIN(span->start, time);
         EchTime waited = MIN(span->waits[ECH_WAIT_PEERS], time);
         if (waited > 0) /* another rank let it start */
-            share_of(shares, "waiting for other ranks")->time += waited;
+            share_of(shares, "waiting for other devices")->time += waited;
         time -= waited;
         at = span_before(report, at, time, span);
     }

@@ -351,7 +351,7 @@ static void explain_time(GPtrArray *out, JsonObject *a, JsonObject *b, bool pass
                  {"memory_port", "because others used the memory port"},
                  {"compute", "because others used the unit"},
                  {"space", "for memory to come free"},
-                 {"peers", "for other ranks"}};
+                 {"peers", "for other devices"}};
     for (size_t i = 0; i < G_N_ELEMENTS(waits); i++) {
         gint64 more = ech_member_int(ech_member_object(b, "waits"), waits[i].name) - ech_member_int(ech_member_object(a, "waits"), waits[i].name);
         if (llabs(more) > MAX(from, to) / 10) {

@@ -933,7 +933,7 @@ const char *ech_report_wait_words(EchWait wait, bool launches)
     case ECH_WAIT_HOST: return launches ? "the host's launches" : "the host, as recorded";
     case ECH_WAIT_ALLOCATOR: return "the allocator's cudaFree";
     case ECH_WAIT_PAGES: return "unified memory's pages";
-    case ECH_WAIT_PEERS: return "other ranks";
+    case ECH_WAIT_PEERS: return "other devices";
     case ECH_N_WAITS: break;
     }
     return "";

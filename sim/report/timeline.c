@@ -1,5 +1,7 @@
 #include "sim/report/timeline.h"
 
+#include "sim/trace/select.h"
+
 #include "sim/base/heap.h"
 
 const char *ech_slice_name(const EchTrace *trace, const EchOp *op)
@@ -24,8 +26,10 @@ EchTime ech_skip_end(const EchRun *run, size_t i)
 char *ech_slice_label(const EchReport *report, const EchSlice *slice)
 {
     const EchSpan *span = &report->run->spans[slice->span];
+    if (slice->waits && span->awaited == ECH_NONE)
+        return g_strdup("waits for other devices");
     if (slice->waits)
-        return span->awaited == ECH_NONE ? g_strdup("waits for other ranks") : g_strdup_printf("waits for rank %u", span->awaited);
+        return g_strdup_printf("waits for %s %u", ech_trace_get_property(report->trace, ECH_TRACE_TOGETHER) ? "device" : "rank", span->awaited);
     return g_strdup(ech_slice_name(report->trace, &ech_trace_ops(report->trace)[span->op]));
 }
 

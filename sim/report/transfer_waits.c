@@ -538,7 +538,7 @@ static void append_row(GString *out, const EchReport *report, const EchTransferW
             g_string_append_printf(text, ", stood %s behind others", behind);
         if (wait->peers > 0) {
             g_autofree char *peers = ech_format_time(wait->peers);
-            g_string_append_printf(text, ", waited %s for other ranks", peers);
+            g_string_append_printf(text, ", waited %s for other devices", peers);
         }
         g_string_append_printf(text, ", took %s", took);
         if (wait->after > wait->took / TOLD) {

@@ -1125,7 +1125,7 @@ It fits.
 It takes
 4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
 Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
-["what they depend on","their own queue","a link in use","a shared memory port","a shared unit","memory to become free","the host's launches","the allocator's cudaFree","unified memory's pages","other ranks"]
+["what they depend on","their own queue","a link in use","a shared memory port","a shared unit","memory to become free","the host's launches","the allocator's cudaFree","unified memory's pages","other devices"]
 $ echelon run --trace tests/golden/data/stream.ech --device tests/golden/data/small.yaml $(yes -- '--pass pin' | head -14) | tail -2
   - pin: no copy is from or to pageable memory
   - and 2 more remarks (--json has them all)

@@ -1,12 +1,19 @@
 /* Devices of one process, replayed together: who waits for whom, their one host, what each holds. */
 #include "sim/base/error.h"
+#include "sim/experiment/advise.h"
+#include "sim/experiment/devices.h"
+#include "sim/experiment/find.h"
 #include "sim/import/import.h"
+#include "sim/report/explain.h"
+#include "sim/report/json_out.h"
 #include "sim/report/ranks.h"
 #include "sim/trace/meets.h"
 #include "sim/trace/select.h"
 #include "tests/support/support.h"
 
+#include <glib/gstdio.h>
 #include <string.h>
+#include <unistd.h>
 
 #define HEAD                                                                                                                                                   \
     "echelon-pretend 1\nclock 1\ndevice 80000000000 0 2 \"h100-sxm\"\nname 1 \"k(float const*, float*)\"\nname 2 \"all-reduce\"\nname 3 \"range\"\n"           \
@@ -203,6 +210,102 @@ START_TEST(what_another_device_sends_is_given)
 }
 END_TEST
 
+/* Four blocks of 64 MiB of weights each, which a forward pass reads and a step of an optimizer writes, three of them on device 0; what each makes, 128 MiB, is
+ * kept. Twice. */
+static char *write_blocks(void)
+{
+    g_autoptr(GString) text = g_string_new("echelon-pretend 1\nclock 1\ndevice 80000000000 0 2 \"h100-sxm\"\nname 1 \"k(float const*, float*)\"\n"
+                                           "name 2 \"Optimizer.step#SGD.step\"\n");
+    for (int b = 0; b < 4; b++)
+        g_string_append_printf(text, "name %d \"nn.Module: layers.%d (Block)\"\nname %d \"nn.Module: layers.%d.linear (Linear)\"\n", 3 + 2 * b, b, 4 + 2 * b,
+                               b);
+    for (int b = 0; b < 4; b++) {
+        g_string_append_printf(text, "alloc 1 %d 0 %d000000000 67108864 3 0\n", b / 3, 1 + b);
+        g_string_append_printf(text, "alloc 1 %d 0 %d000000000 134217728 3 0\n", b / 3, 11 + b);
+    }
+    for (int step = 0, t = 2; step < 3; step++, t += 100) {
+        for (int b = 0; b < 4; b++)
+            g_string_append_printf(text,
+                                   "push %d 5 %d\npush %d 5 %d\nkernel %d %d 0 1 4096 1 1 256 1 1 0\nuses 1 %d000000000 67108864 2 %d000000000 134217728\n"
+                                   "pop %d 5\npop %d 5\n",
+                                   t + 10 * b, 3 + 2 * b, t + 10 * b, 4 + 2 * b, t + 10 * b + 1, b / 3, 1 + b, 11 + b, t + 10 * b + 2, t + 10 * b + 2);
+        g_string_append_printf(text, "push %d 5 2\n", t + 50);
+        for (int b = 0; b < 4; b++)
+            g_string_append_printf(text, "kernel %d %d 0 1 4096 1 1 256 1 1 0\nuses 3 %d000000000 67108864\n", t + 51 + b, b / 3, 1 + b);
+        g_string_append_printf(text, "pop %d 5\n", t + 60);
+    }
+    g_string_append(text, "end\n");
+    char *path = g_build_filename(g_get_tmp_dir(), "echelon-blocks-XXXXXX", NULL);
+    int file = g_mkstemp(path);
+    ck_assert_int_ge(file, 0);
+    close(file);
+    ck_assert(g_file_set_contents(path, text->str, (gssize)text->len, NULL));
+    return path;
+}
+
+static EchExperiment *load_blocks(const char *path, const char *setting, const char *find)
+{
+    g_autoptr(GError) error = NULL;
+    const char *const settings[] = {setting, NULL};
+    const EchExperimentOverrides overrides = {.trace = path, .device = "h100-sxm", .settings = settings, .find = find};
+    EchExperiment *experiment = ech_experiment_load(NULL, &overrides, &error);
+    ck_assert_ok(experiment != NULL, error);
+    return experiment;
+}
+
+/* A search is about all devices: it fits where the fullest does, and takes as long as all. */
+START_TEST(a_search_is_of_all_devices)
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree char *path = write_blocks();
+    g_autoptr(EchExperiment) experiment = load_blocks(path, "device.runtime.driver.context_bytes=0", "device.memories.hbm.available=1MiB..2GiB");
+    g_autoptr(EchFound) found = ech_find_run(experiment, NULL, NULL, NULL, &error);
+    ck_assert_ok(found != NULL, error);
+    g_autoptr(JsonNode) node = ech_sweep_point_json(&found->points[found->at[0]]);
+    JsonObject *run = json_node_get_object(node);
+    JsonArray *devices = json_object_get_array_member(run, "devices");
+    ck_assert_uint_eq(json_array_get_length(devices), 2);
+    ck_assert_int_eq(ech_member_int(run, "fullest_device"), 0);
+    ck_assert_int_eq(ech_run_memory_bytes(run, "hbm"), 3 * 201326592);
+    ck_assert_int_eq(ech_member_int(json_array_get_object_element(devices, 1), "hbm_bytes"), 201326592);
+    g_autoptr(EchExperiment) one = load_blocks(path, "capture_device=1", NULL);
+    size_t n;
+    g_autofree uint32_t *of = ech_experiment_devices(one, &one->cases[0], &n);
+    ck_assert(!of && n == 0);
+    g_autoptr(EchResult) alone = ech_experiment_run(one, 0, &error);
+    ck_assert_ok(alone != NULL, error);
+    ck_assert_int_gt(ech_member_int(run, "makespan_ps"), alone->run->makespan);
+    g_unlink(path);
+}
+END_TEST
+
+/* Advice is about all of them, and divides blocks evenly. */
+START_TEST(blocks_are_divided_anew)
+{
+    g_autoptr(GError) error = NULL;
+    g_autofree char *path = write_blocks();
+    g_autoptr(EchExperiment) experiment = load_blocks(path, "device.runtime.driver.context_bytes=0", NULL);
+    g_autoptr(EchAdvice) advice = ech_advise(experiment, "500MiB", NULL, 1, NULL, NULL, NULL, &error);
+    ck_assert_ok(advice != NULL, error);
+    ck_assert_uint_eq(advice->n_devices, 2);
+    ck_assert(!advice->base.fits && !advice->devices[0].fits && advice->devices[1].fits);
+    ck_assert_uint_eq(advice->base.hbm, 3 * 201326592);
+    ck_assert_uint_eq(advice->devices[1].hbm, 201326592);
+    size_t row = 0;
+    while (row < advice->n && !advice->rows[row].spread)
+        row++;
+    ck_assert_uint_lt(row, advice->n);
+    ck_assert(advice->rows[row].run.fits);
+    ck_assert_uint_eq(advice->rows[row].run.hbm, 2 * 201326592);
+    ck_assert_int_eq(advice->rows[row].run.makespan, advice->base.makespan);
+    g_autoptr(GString) text = ech_advice_text(advice, 400);
+    ck_assert(strstr(text->str, "move 1 block from cuda:0 to cuda:1: then 2 on cuda:0 (384 MiB), 2 on cuda:1 from layers.2 (384 MiB), by device_map={..., "
+                                "\"layers.2\": 1, ...}"));
+    ck_assert(strstr(text->str, "One process runs it on 2 devices: 0 needs 576 MiB and has no room for it, 1 needs 192 MiB."));
+    g_unlink(path);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("devices");
@@ -213,6 +316,8 @@ int main(void)
     tcase_add_test(cases, collectives_meet_in_one_process);
     tcase_add_test(cases, each_device_has_its_own_memory);
     tcase_add_test(cases, what_another_device_sends_is_given);
+    tcase_add_test(cases, a_search_is_of_all_devices);
+    tcase_add_test(cases, blocks_are_divided_anew);
     suite_add_tcase(suite, cases);
     return ech_test_main(suite);
 }

@@ -315,7 +315,7 @@ START_TEST(who_waits_for_whom)
     EchTime all = 0, waited = 0;
     for (size_t i = 0; i < n_shares; i++) {
         all += shares[i].time;
-        waited += strcmp(shares[i].name, "waiting for other ranks") == 0 ? shares[i].time : 0;
+        waited += strcmp(shares[i].name, "waiting for other devices") == 0 ? shares[i].time : 0;
     }
     ech_shares_free(shares, n_shares);
     ck_assert_int_eq(all, runs[0]->makespan);
