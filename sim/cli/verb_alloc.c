@@ -69,7 +69,7 @@ int ech_verb_alloc(int argc, char **argv)
         {"temporaries", 0, 0, G_OPTION_ARG_NONE, &temporaries,
          "only what is allocated while the trace runs: without arguments, constants and what is resident at the start", NULL},
         {"top", 0, 0, G_OPTION_ARG_INT, &top, "segments and blocks to name in the report (default 5)", "N"},
-        {"memory", 0, 0, G_OPTION_ARG_STRING, &memory, "which of the trace's memories (default: the device's main one)", "NAME"},
+        {"memory", 0, 0, G_OPTION_ARG_STRING, &memory, "which of the trace's memories (default: the device's main one, of several devices the fullest's)", "NAME"},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "take the file as this format instead of looking at its bytes", "F"},
         {"strict", 0, 0, G_OPTION_ARG_NONE, &strict, "fail if anything was dropped or repaired on reading", NULL},
         {"json", 0, 0, G_OPTION_ARG_NONE, &json, "one JSON document on standard output", NULL},

@@ -10,6 +10,7 @@
 #include "sim/report/json_out.h"
 #include "sim/report/minimalloc_csv.h"
 #include "sim/trace/lifetime.h"
+#include "sim/trace/select.h"
 
 #include <json-glib/json-glib.h>
 #include <stdio.h>
@@ -96,7 +97,9 @@ static bool read_trace(const EchTrace *trace, const char *memory_name, Input *in
     EchId memory;
     if (!choose_memory(trace, memory_name, &memory, error))
         return false;
-    input->memory = g_string_chunk_insert(input->names, ech_trace_memory(trace, memory));
+    const char *of_several = !memory_name && ech_trace_is_of_several(trace) ? ", the fullest device's (--memory chooses another's)" : "";
+    g_autofree char *name = g_strconcat(ech_trace_memory(trace, memory), of_several, NULL);
+    input->memory = g_string_chunk_insert(input->names, name);
     bool own_ids = strcmp(ech_trace_format(trace), "minimalloc") == 0; /* a table of lives, as a trace file */
     g_autoptr(EchLifetimes) lifetimes = ech_lifetimes_new(trace, memory);
     for (size_t i = 0; i < lifetimes->n; i++) {
@@ -200,7 +203,8 @@ int ech_verb_plan(int argc, char **argv)
         {"capacity", 0, 0, G_OPTION_ARG_STRING, &capacity_text, "bytes there are; exit code 3 if the plan is higher", "BYTES"},
         {"output", 'o', 0, G_OPTION_ARG_FILENAME, &out,
          "write id,lower,upper,size,offset here, and alignment and gaps where the file has them; -: on standard output, and nothing else", "OUT.csv"},
-        {"memory", 0, 0, G_OPTION_ARG_STRING, &memory, "memory of a trace whose buffers are placed (default: hbm, or the one with most bytes)", "NAME"},
+        {"memory", 0, 0, G_OPTION_ARG_STRING, &memory,
+         "memory of a trace whose buffers are placed (default: hbm, of several devices the fullest one's; else the one with most bytes)", "NAME"},
         {"format", 0, 0, G_OPTION_ARG_STRING, &format, "take the file as this format instead of looking at its bytes", "F"},
         {"device", 0, 0, G_OPTION_ARG_STRING, &device, "chip the file was made for, where the format does not say", "NAME"},
         {"json", 0, 0, G_OPTION_ARG_NONE, &json, "print one JSON document", NULL},

@@ -1925,7 +1925,7 @@ static void print_run(GString *out, const EchAdviceRun *run, EchTime base, EchBy
     g_autofree char *factor = g_strdup_printf("x%.3f", base > 0 ? (double)run->makespan / (double)base : 0);
     bool timed = run->makespan > 0;
     cell(out, hbm, 10);
-    cell(out, run->host ? host : "-", 10);
+    cell(out, run->host >= 1024 ? host : "-", 10); /* A word or two that a library pins are not worth a row. */
     cell(out, timed ? time : "-", 9);
     cell(out, timed && base > 0 ? factor : run->hbm <= available ? "in pieces" : "-", 10);
     g_string_append_c(out, '\n');

@@ -8,8 +8,40 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Of "hbm", "hbm:1" and so on, of several devices, the one in which most lives at once; ECH_NONE where there are no two. */
+static EchId fullest_device(const EchTrace *trace)
+{
+    size_t n_memories = ech_trace_n_memories(trace), n_devices = 0;
+    for (EchId m = 0; m < n_memories; m++)
+        n_devices += strcmp(ech_trace_memory(trace, m), "hbm") == 0 || g_str_has_prefix(ech_trace_memory(trace, m), "hbm:");
+    if (n_devices < 2)
+        return ECH_NONE;
+    const EchBuffer *buffers = ech_trace_buffers(trace);
+    g_autofree EchBytes *live = g_new0(EchBytes, n_memories), *most = g_new0(EchBytes, n_memories);
+    for (size_t i = 0; i < ech_trace_n_buffers(trace); i++)
+        if (buffers[i].resident && buffers[i].alias_of == ECH_NONE)
+            most[buffers[i].memory] = live[buffers[i].memory] = ech_bytes_add(live[buffers[i].memory], buffers[i].bytes);
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        if (op->kind != ECH_OP_ALLOC && op->kind != ECH_OP_FREE)
+            continue;
+        const EchBuffer *buffer = &buffers[op->target];
+        EchBytes *now = &live[buffer->memory];
+        *now = op->kind == ECH_OP_ALLOC ? ech_bytes_add(*now, buffer->bytes) : *now - MIN(*now, buffer->bytes);
+        most[buffer->memory] = MAX(most[buffer->memory], *now);
+    }
+    EchId best = ECH_NONE;
+    for (EchId m = 0; m < n_memories; m++)
+        if (g_str_has_prefix(ech_trace_memory(trace, m), "hbm") && (best == ECH_NONE || most[m] > most[best]))
+            best = m;
+    return most[best] > 0 ? best : ECH_NONE;
+}
+
 EchId ech_alloc_main_memory(const EchTrace *trace)
 {
+    EchId fullest = fullest_device(trace);
+    if (fullest != ECH_NONE)
+        return fullest;
     size_t n_memories = ech_trace_n_memories(trace), n = ech_trace_n_buffers(trace);
     const EchBuffer *buffers = ech_trace_buffers(trace);
     g_autofree EchBytes *bytes = g_new0(EchBytes, n_memories + 1);

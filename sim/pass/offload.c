@@ -122,7 +122,9 @@ typedef struct {
     GArray *arrays; /* Array */
     GArray *stays;  /* Stay */
     GArray *given;  /* Given */
-    EchId asks;     /* The queue that asks for memory, PyTorch's host, or ECH_NONE: the one that computes. */
+    EchId warm;     /* What a loader asks for, and gives back, that its allocator has room for the parameters to come; ECH_NONE: nothing. */
+    EchId warm_alloc, warm_free;
+    EchId asks; /* The queue that asks for memory, PyTorch's host, or ECH_NONE: the one that computes. */
     uint32_t declined[N_REASONS];
     EchBytes declined_bytes[N_REASONS];
 } Pass;
@@ -708,6 +710,21 @@ static void find_given(Pass *p, EchId buffer)
     }
 }
 
+/* transformers' from_pretrained() asks for all that its parameters will take of a device, and gives it back: for those alone that go there. */
+static EchId find_warm(const EchSurvey *s, const EchId *alloc, const EchId *freed)
+{
+    for (EchId b = 0; b < s->n_buffers; b++)
+        if (s->buffers[b].memory == s->hbm && alloc[b] != ECH_NONE && freed[b] != ECH_NONE && s->buffers[b].stack != ECH_NONE &&
+            strstr(ech_trace_string(s->t, s->buffers[b].stack), ":caching_allocator_warmup"))
+            return b;
+    return ECH_NONE;
+}
+
+static bool is_warmed_for(const Pass *p, const Array *a)
+{
+    return p->warm != ECH_NONE && p->s.buffers[a->buffer].role == ECH_ROLE_PARAMETER && a->alloc != ECH_NONE && a->alloc > p->warm_free;
+}
+
 static void find_arrays(Pass *p)
 {
     const EchSurvey *s = &p->s;
@@ -728,6 +745,9 @@ static void find_arrays(Pass *p)
         odd[o->target] |= known[o->target] != ECH_NONE || s->region[i] != s->buffers[o->target].loop;
         known[o->target] = i;
     }
+    p->warm = find_warm(s, alloc, freed);
+    p->warm_alloc = p->warm != ECH_NONE ? alloc[p->warm] : ECH_NONE;
+    p->warm_free = p->warm != ECH_NONE ? freed[p->warm] : ECH_NONE;
     bool all = p->o->what == WHAT_ACTIVATIONS && p->o->each && p->o->memory == 0 && p->o->stash == 0; /* OffloadActivations leaves parameters */
     for (EchId b = 0; b < s->n_buffers; b++) {
         const EchBuffer *buffer = &s->buffers[b];
@@ -771,6 +791,8 @@ static void change_held(const Pass *p, const Array *a, EchRangeMax *held)
     const EchSurvey *s = &p->s;
     int64_t bytes = (int64_t)MIN(s->buffers[a->buffer].bytes, INT64_MAX / 4);
     ech_range_max_add(held, a->alloc == ECH_NONE ? 0 : a->alloc + 1, a->free == ECH_NONE ? s->n + 1 : (size_t)a->free + 1, -bytes);
+    if (is_warmed_for(p, a))
+        ech_range_max_add(held, p->warm_alloc + 1, p->warm_free + 1, -bytes);
     for (uint32_t k = 0; k < a->n_stays; k++) {
         const Stay *stay = stay_of(p, a->first_stay + k);
         int64_t here = stay->fills ? 0 : stay->at.slices ? (int64_t)MIN(stay->at.bytes, INT64_MAX / 4) : bytes;
@@ -780,6 +802,8 @@ static void change_held(const Pass *p, const Array *a, EchRangeMax *held)
 
 static bool is_away(const Pass *p, const Array *a, EchId at)
 {
+    if (is_warmed_for(p, a) && at > p->warm_alloc && at <= p->warm_free)
+        return true;
     if ((a->alloc != ECH_NONE && at <= a->alloc) || (a->free != ECH_NONE && at > a->free))
         return false;
     for (uint32_t k = 0; k < a->n_stays; k++) {
@@ -1352,6 +1376,11 @@ static void move_arrays(Writer *w)
             continue;
         EchBuffer *buffer = ech_trace_builder_peek_buffer(w->b, a->buffer);
         ech_edit_move_buffer(buffer, w->host);
+        EchBuffer *warm = is_warmed_for(p, a) ? ech_trace_builder_peek_buffer(w->b, p->warm) : NULL;
+        if (warm) {
+            warm->bytes -= MIN(warm->bytes, buffer->bytes);
+            warm->rounded = 0;
+        }
         for (uint32_t u = p->users.first[a->buffer]; u < p->users.first[a->buffer + 1]; u++)
             w->dropped[p->users.op[u]] |= brings_home(p, p->users.op[u]) || p->users.op[u] == a->upload;
         if (p->home[a->buffer] != ECH_NONE)

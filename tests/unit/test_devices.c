@@ -224,12 +224,15 @@ static char *write_blocks(void)
         g_string_append_printf(text, "alloc 1 %d 0 %d000000000 134217728 3 0\n", b / 3, 11 + b);
     }
     for (int step = 0, t = 2; step < 3; step++, t += 100) {
-        for (int b = 0; b < 4; b++)
+        for (int b = 0; b < 4; b++) {
+            if (b == 3) /* one device after the other */
+                g_string_append_printf(text, "record %d 0 0 1\nwait %d 1 0 1\n", t + 25, t + 26);
             g_string_append_printf(text,
                                    "push %d 5 %d\npush %d 5 %d\nkernel %d %d 0 1 4096 1 1 256 1 1 0\nuses 1 %d000000000 67108864 2 %d000000000 134217728\n"
                                    "pop %d 5\npop %d 5\n",
                                    t + 10 * b, 3 + 2 * b, t + 10 * b, 4 + 2 * b, t + 10 * b + 1, b / 3, 1 + b, 11 + b, t + 10 * b + 2, t + 10 * b + 2);
-        g_string_append_printf(text, "push %d 5 2\n", t + 50);
+        }
+        g_string_append_printf(text, "record %d 1 0 2\nwait %d 0 0 2\npush %d 5 2\n", t + 48, t + 49, t + 50);
         for (int b = 0; b < 4; b++)
             g_string_append_printf(text, "kernel %d %d 0 1 4096 1 1 256 1 1 0\nuses 3 %d000000000 67108864\n", t + 51 + b, b / 3, 1 + b);
         g_string_append_printf(text, "pop %d 5\n", t + 60);

@@ -895,6 +895,35 @@ START_TEST(at_home)
 }
 END_TEST
 
+/* What transformers asks for before it loads parameters is as much as these, and as those of them that stay. */
+START_TEST(warmed_for_what_stays)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    for (int goal = 0; goal < 2; goal++) {
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        g_autoptr(EchTraceBuilder) b = ech_test_begin();
+        EchId warm = ech_test_buffer(b, "warm", 2 * GB, ECH_ROLE_TEMPORARY, false), a = ech_test_buffer(b, "a", GB, ECH_ROLE_PARAMETER, false),
+              c = ech_test_buffer(b, "c", GB, ECH_ROLE_PARAMETER, false);
+        EchId by = ech_trace_builder_string(b, "transformers/modeling_utils.py:5240:caching_allocator_warmup\ntrain.py:7:<module>", -1);
+        ech_trace_builder_peek_buffer(b, warm)->stack = by;
+        (void)ech_test_put(b, ECH_OP_ALLOC, warm);
+        (void)ech_test_put(b, ECH_OP_FREE, warm);
+        (void)ech_test_put(b, ECH_OP_ALLOC, a);
+        (void)ech_test_put(b, ECH_OP_ALLOC, c);
+        for (int i = 0; i < 2; i++) {
+            ech_test_kernel(b, 400 * ms, a, ECH_READ, GB);
+            ech_test_kernel(b, 400 * ms, c, ECH_READ, GB);
+        }
+        g_autoptr(EchTrace) in = ech_test_finish(b);
+        const char *const specs[] = {goal ? "offload:what=arguments,each=true,memory=1GB" : "offload:what=arguments,each=true", NULL};
+        g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+        g_autoptr(EchRun) run = ech_test_replay(out, device);
+        ck_assert_uint_eq(ech_test_peak(run, "hbm"), GB);
+        ck_assert_uint_eq(ech_trace_buffers(out)[warm].bytes, 0);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("offload");
@@ -908,6 +937,7 @@ int main(void)
     tcase_add_test(tcase, views_stay);
     tcase_add_test(tcase, argument);
     tcase_add_test(tcase, at_home);
+    tcase_add_test(tcase, warmed_for_what_stays);
     tcase_add_test(tcase, read_before_its_slices);
     tcase_add_test(tcase, stack);
     tcase_add_loop_test(tcase, stacks_alone, 0, 2);
