@@ -227,6 +227,7 @@ typedef struct {
     GHashTable *met;             /* EchMeeting, a group and in place of its times a device: how often that has taken part in the group's collectives so far */
     bool next_lengths;           /* The last of them are the next work's. */
     GArray *compiled;            /* EchXlaLaunch */
+    uint64_t newest_run;         /* of a compiled program */
     GHashTable *runs;            /* device -> Run */
     char *device;                /* that was pretended; NULL: not told */
     GString *with;               /* measures of PyTorch's that it was captured with, and has not itself: "autocast=bfloat16,fused" */
@@ -365,13 +366,18 @@ static Within within(const Reader *r)
     return range ? (Within){range->path, range->call} : (Within){UINT32_MAX, UINT32_MAX};
 }
 
-static void mark_at(Reader *r, EchTime time, const char *name, size_t length)
+static void mark_in(Reader *r, const char *queue, EchTime time, const char *name, size_t length)
 {
     EchItem item = ech_item_init(ECH_ITEM_MARK);
     item.issued = time;
-    item.queue = ech_capture_queue(r->capture, "nvtx", ECH_QUEUE_HOST, 0);
+    item.queue = ech_capture_queue(r->capture, queue, ECH_QUEUE_HOST, 0);
     item.name = ech_trace_builder_string(r->builder, name, (gssize)length);
     ech_capture_add(r->capture, &item);
+}
+
+static void mark_at(Reader *r, EchTime time, const char *name, size_t length)
+{
+    mark_in(r, "nvtx", time, name, length);
 }
 
 static void mark_here(Reader *r, uint64_t time, const char *name, size_t length)
@@ -1273,6 +1279,11 @@ static bool add_of(Reader *r, GError **error)
     item->together |= is_launched_together(r, ech_capture_queue_device(r->capture, item->queue), r->lines.fields[0],
                                            instruction->n > 0 ? kept_string_of(r, instruction) : ECH_NONE) &&
                       item->kind != ECH_ITEM_COLLECTIVE;
+    if (r->lines.fields[0] > r->newest_run) { /* of several devices, which each run it, the first that does */
+        r->newest_run = r->lines.fields[0];
+        g_autofree char *name = g_strdup_printf("%.*s(%" G_GUINT64_FORMAT ")", (int)module->n, module->at, r->lines.fields[2]);
+        mark_in(r, ECH_QUEUE_OF_PROGRAMS, item->issued - 1, name, strlen(name));
+    }
     Kernel *kernel = r->kernels->len > 0 ? &g_array_index(r->kernels, Kernel, r->kernels->len - 1) : NULL;
     if (instruction->n == 0 || !kernel || kernel->item != r->worked || kernel->compiled > 0)
         return true;

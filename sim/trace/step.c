@@ -16,9 +16,10 @@ typedef struct {
     size_t length;
     EchId queue;
     By by;
-    EchTime time; /* all of them together */
-    size_t work;  /* BY_MODULE: kernels from each on, up to the next of any module */
-    GArray *ops;  /* EchId */
+    EchTime time;   /* all of them together; of programs without recorded times their weight */
+    EchTime weight; /* of the kernels behind each, up to the next of any program (weight_of()) */
+    size_t work;    /* BY_MODULE: kernels from each on, up to the next of any module */
+    GArray *ops;    /* EchId */
 } Kind;
 
 static void kind_free(gpointer data)
@@ -80,6 +81,18 @@ static EchTime programs_time(const GPtrArray *kinds)
     return time;
 }
 
+/* Of the programs that ran as often as @kind: a loop may call several. */
+static EchTime time_as_often(const GPtrArray *kinds, const Kind *kind)
+{
+    EchTime time = 0;
+    for (guint i = 0; i < kinds->len; i++) {
+        const Kind *other = kinds->pdata[i];
+        if (other->by == BY_PROGRAM && other->ops->len == kind->ops->len)
+            time = ech_time_add(time, other->time);
+    }
+    return time;
+}
+
 static bool has_optimizers(const GPtrArray *kinds)
 {
     bool any = false;
@@ -89,8 +102,8 @@ static bool has_optimizers(const GPtrArray *kinds)
 }
 
 /* The kind with the most marks; those that are numbered go before optimizers' steps, which tell the same in the middle of it. Of programs the one that runs for
- * most of the time. A module's calls are steps where nothing is trained: there a step may call it several times. Of modules the one that has most kernels in
- * its calls: a pipeline may call its encoders more often. */
+ * most of the time, of those that run as often, which do so for half of it at least. A module's calls are steps where nothing is trained: there a step may call
+ * it several times. Of modules the one that has most kernels in its calls: a pipeline may call its encoders more often. */
 static const Kind *best_kind(const GPtrArray *kinds)
 {
     const Kind *best = NULL;
@@ -98,9 +111,11 @@ static const Kind *best_kind(const GPtrArray *kinds)
     bool trains = has_optimizers(kinds);
     for (guint i = 0; i < kinds->len; i++) {
         const Kind *kind = kinds->pdata[i];
-        if (kind->ops->len < 2 || (kind->by == BY_PROGRAM && kind->time < programs / 2) || (kind->by == BY_MODULE && trains))
+        if (kind->ops->len < 2 || (kind->by == BY_PROGRAM && time_as_often(kinds, kind) < programs / 2) || (kind->by == BY_MODULE && trains))
             continue;
-        bool more = best && (kind->by == BY_MODULE ? kind->work > best->work : kind->by != BY_PROGRAM && kind->ops->len > best->ops->len);
+        bool more = best && (kind->by == BY_MODULE    ? kind->work > best->work
+                             : kind->by == BY_PROGRAM ? kind->time > best->time
+                                                      : kind->ops->len > best->ops->len);
         if (!best || kind->by > best->by || (kind->by == best->by && more))
             best = kind;
     }
@@ -154,15 +169,30 @@ static EchId queue_of_programs(const EchTrace *trace)
     return first;
 }
 
+/* Bytes that a kernel moves, or operations that take as long where a device has some 256 for each byte: which of two programs is the larger. */
+static EchTime weight_of(const EchTrace *trace, const EchOp *op)
+{
+    EchBytes bytes = 0;
+    uint64_t operations = 0;
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
+        bytes = ech_bytes_add(bytes, ech_trace_uses(trace)[u].bytes);
+    for (uint32_t w = op->first_work; w < op->first_work + op->n_work; w++)
+        operations = ech_bytes_add(operations, ech_trace_work(trace)[w].count);
+    return (EchTime)MIN(MAX(bytes, operations / 256), (uint64_t)INT64_MAX / 2);
+}
+
 static GPtrArray *kinds_of(const EchTrace *trace)
 {
     GPtrArray *kinds = g_ptr_array_new_with_free_func(kind_free);
     EchId programs = queue_of_programs(trace);
-    Kind *called = NULL;
+    Kind *called = NULL, *running = NULL;
+    bool timed = false;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];
         if (called && op->kind == ECH_OP_KERNEL)
             called->work++;
+        if (running && op->kind == ECH_OP_KERNEL)
+            running->weight = ech_time_add(running->weight, weight_of(trace, op));
         if (op->kind != ECH_OP_MARK || op->queue == ECH_NONE || ech_trace_queues(trace)[op->queue].kind != ECH_QUEUE_HOST)
             continue;
         const char *name = ech_trace_string(trace, op->name);
@@ -178,11 +208,14 @@ static GPtrArray *kinds_of(const EchTrace *trace)
             continue;
         g_array_append_val(kind->ops, id);
         called = by == BY_MODULE ? kind : called;
+        running = by == BY_PROGRAM ? kind : running;
         if (op->recorded.duration != ECH_TIME_NONE)
             kind->time = ech_time_add(kind->time, op->recorded.duration);
+        timed |= by == BY_PROGRAM && op->recorded.duration != ECH_TIME_NONE;
     }
     for (guint i = 0; i < kinds->len; i++) {
-        const Kind *kind = kinds->pdata[i];
+        Kind *kind = kinds->pdata[i];
+        kind->time = timed ? kind->time : kind->weight;
         if (kind->by == BY_OPTIMIZER)
             keep_first_of_each(trace, kind->ops);
     }

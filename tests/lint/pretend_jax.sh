@@ -112,3 +112,28 @@ PY
 "$echelon" capture --pretend h100-sxm -o "$work/t" -- python3 "$work/threads.py" >"$work/said" 2>&1 || { tail -5 "$work/said"; exit 1; }
 written=$(ls "$work"/t.*.step_?_?/program.hlo.txt.gz | wc -l)
 [ "$written" = 12 ] || { echo "12 programs were compiled and $written written"; exit 1; }
+
+# Steps are the runs of a program that a loop calls again and again, or what the program names steps.
+cat >"$work/loop.py" <<'PY'
+import sys
+
+import jax
+import jax.numpy as jnp
+
+step = jax.jit(lambda w: w - 0.1 * jnp.tanh(w @ w))
+w = jnp.ones((512, 512))
+for i in range(3):
+    if sys.argv[1] == "named":
+        with jax.profiler.StepTraceAnnotation("train", step_num=i + 5):
+            w = step(w)
+    else:
+        w = step(w)
+w.block_until_ready()
+PY
+for how in named called; do
+  "$echelon" capture --pretend h100-sxm -o "$work/$how" -- python3 "$work/loop.py" "$how" >"$work/said" 2>&1 || { tail -5 "$work/said"; exit 1; }
+  wanted='from jit__lambda'
+  [ "$how" = called ] || wanted='from train step 7'
+  "$echelon" run --trace "$work/$how".*.pretend --device h100-sxm >"$work/told"
+  grep -q 'Steps: 3, ' "$work/told" && grep -q "$wanted" "$work/told" || { echo "steps of a loop in JAX are not told ($how):"; grep -A4 Steps "$work/told"; exit 1; }
+done

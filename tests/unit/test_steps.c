@@ -515,6 +515,43 @@ START_TEST(alone_as_in_the_whole)
 }
 END_TEST
 
+/* Runs of XLA's programs on a GPU that is not there: of a loop that calls several, one each time, the one with most to do; what ran once or is another loop's
+ * tells none. Of two devices, which run the same, one run is one step. */
+START_TEST(by_programs_runs)
+{
+    enum { LOSS = 3, UPDATE, OTHER, INSTRUCTION };
+    g_autoptr(GString) text = g_string_new("echelon-pretend 1\nclock 1\ndevice 80000000000 0 2 \"h100-sxm\"\nname 1 \"k(float const*, float*)\"\n"
+                                           "name 2 \"range\"\nname 3 \"jit_loss\"\nname 4 \"jit_update\"\nname 5 \"jit_draw\"\nname 6 \"fusion\"\n"
+                                           "alloc 1 0 0 1000000000 268435456 3 0\nalloc 1 1 0 2000000000 268435456 3 0\n");
+    static const struct {
+        int program, bytes;
+    } loop[] = {{OTHER, 1 << 20}, {OTHER, 1 << 20}, {LOSS, 100 << 20}, {UPDATE, 60 << 20}};
+    unsigned time = 2, run = 0;
+    for (int round = 0; round < 4; round++)
+        for (size_t k = 0; k < G_N_ELEMENTS(loop); k++) {
+            run++;
+            for (int device = 0; device < 2; device++)
+                g_string_append_printf(text, "kernel %u %d 0 1 4096 1 1 256 1 1 0\nuses 1 %d000000000 %d\nof %u %d 7 6\n", time++, device, device + 1,
+                                       loop[k].bytes, run, loop[k].program);
+        }
+    g_string_append(text, "end\n");
+    g_autoptr(GError) error = NULL;
+    g_autoptr(EchImport) import = ech_test_text(text->str, &error);
+    ck_assert_ok(import != NULL, error);
+    size_t n;
+    g_autofree EchTraceStep *steps = ech_trace_steps(import->trace, &n);
+    ck_assert_uint_eq(n, 4);
+    for (size_t i = 0; i < n; i++) {
+        const char *name = ech_trace_string(import->trace, ech_trace_ops(import->trace)[steps[i].mark].name);
+        ck_assert_str_eq(name, "jit_loss(7)");
+        size_t kernels = 0;
+        for (EchId op = steps[i].mark; op < steps[i].end; op++)
+            kernels += ech_trace_ops(import->trace)[op].kind == ECH_OP_KERNEL;
+        ck_assert_uint_eq(kernels, i + 1 < n ? 8 : 4);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("steps");
@@ -533,6 +570,7 @@ int main(void)
     tcase_add_test(tcase, no_room_before);
     tcase_add_test(tcase, given_back_before);
     tcase_add_loop_test(tcase, alone_as_in_the_whole, 0, G_N_ELEMENTS(captures));
+    tcase_add_test(tcase, by_programs_runs);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

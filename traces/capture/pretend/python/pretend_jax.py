@@ -78,6 +78,7 @@ def install(jax):
         ctypes.CDLL(None).pretend_pool_is_wanted()
     elif os.environ.setdefault("XLA_PYTHON_CLIENT_ALLOCATOR", "cuda_async") == "cuda_async":
         os.environ["ECHELON_PRETEND_IN_PLACE"] = "1"  # processes of this one's own see what is set here
+    _mark_steps(jax)
     jax.config.update("jax_enable_compilation_cache", False)
     jax.config.update("jax_hlo_source_file_canonicalization_regex", r".*/(?=(?:site|dist)-packages/)")
     programs = _Programs(capture, dump)
@@ -97,6 +98,24 @@ def install(jax):
             setattr(compiler, name, _kept(compile_, programs))
             return
     _say("this jax compiles elsewhere than those that are known: no programs are written beside the capture")
+
+
+def _mark_steps(jax):
+    """A mark where jax.profiler.StepTraceAnnotation("train", step_num=3) begins: "train step 3"."""
+    import jax.profiler
+    kind, mark = jax.profiler.StepTraceAnnotation, ctypes.CDLL(None).nvtxMarkA
+    begin, enter = kind.__init__, kind.__enter__
+
+    def __init__(self, name, **given):
+        self.step_of_program = "%s step %s" % (name, given["step_num"]) if "step_num" in given else None
+        begin(self, name, **given)
+
+    def __enter__(self):
+        if self.step_of_program is not None:
+            mark(self.step_of_program.encode())
+        return enter(self)
+
+    kind.__init__, kind.__enter__ = __init__, __enter__
 
 
 def _asked_once(ask, begin):
