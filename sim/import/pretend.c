@@ -7,7 +7,8 @@
  *   kernel T DEVICE STREAM NAME GX GY GZ BX BY BZ SHARED              NAME: as people write it
  *   library T DEVICE STREAM NAME LAUNCH READ WRITTEN OPERATIONS DTYPE LAUNCH: as in models/kernel/gpu.h
  *   copy T DEVICE STREAM BYTES FROM_KIND TO_KIND ASYNC                kinds: 0 unknown, 1 pageable, 2 pinned, 3 device, 4 array, 5 managed,
- *                                                                     7 pageable, its pages not yet touched; ASYNC: 0 the host waits for it,
+ *                                                                     7 pageable, its pages not yet touched, 8 another device's, over
+ *                                                                     the host's memory; ASYNC: 0 the host waits for it,
  *                                                                     2 it does not, and asked for it with the copy before (cudaMemcpyBatchAsync)
  *   set T DEVICE STREAM BYTES
  *   prefetch T DEVICE STREAM BYTES TO_DEVICE                          managed memory moves: its `uses` say which
@@ -228,6 +229,7 @@ typedef struct {
     bool next_lengths;           /* The last of them are the next work's. */
     GArray *compiled;            /* EchXlaLaunch */
     uint64_t newest_run;         /* of a compiled program */
+    EchBytes staged_bytes;       /* copied between devices of which neither reaches the other */
     GHashTable *runs;            /* device -> Run */
     char *device;                /* that was pretended; NULL: not told */
     GString *with;               /* measures of PyTorch's that it was captured with, and has not itself: "autocast=bfloat16,fused" */
@@ -956,12 +958,14 @@ static void add_copy(Reader *r)
     EchItem item = issued_item(r, ECH_ITEM_COPY, r->lines.fields[1], r->lines.fields[2], &where);
     /* As profilers call it: copies of pageable memory are known by their name. */
     char name[64];
-    static const char *const kinds[] = {"Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Unknown", "Pageable, untouched"};
+    static const char *const kinds[] = {
+        "Unknown", "Pageable", "Pinned", "Device", "Array", "Managed", "Unknown", "Pageable, untouched", "Device, over the host"};
     uint64_t from = r->lines.fields[4] < G_N_ELEMENTS(kinds) ? r->lines.fields[4] : 0, to = r->lines.fields[5] < G_N_ELEMENTS(kinds) ? r->lines.fields[5] : 0;
     g_snprintf(name, sizeof name, "Memcpy %cto%c (%s -> %s)", tier_of(from) == ECH_TIER_HOST ? 'H' : 'D', tier_of(to) == ECH_TIER_HOST ? 'H' : 'D', kinds[from],
                kinds[to]);
     item.name = ech_trace_builder_string(r->builder, name, -1);
     item.bytes = r->lines.fields[3];
+    r->staged_bytes = to == 8 ? ech_bytes_add(r->staged_bytes, item.bytes) : r->staged_bytes;
     item.origin = ECH_KNOWN;
     item.from = tier_of(from);
     item.to = tier_of(to);
@@ -2006,6 +2010,14 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     g_autoptr(EchXlaFolders) folders = ech_xla_folders_new(ech_source_path(r->source), r->clock_ns, options && options->device ? options->device : r->device);
     if (r->compiled->len > 0 && !(options && options->ignore_beside))
         ech_xla_folders_find(folders, r->builder, (EchXlaLaunch *)(void *)r->compiled->data, r->compiled->len, r->ret->diag);
+    if (r->staged_bytes > 0) {
+        g_autofree char *bytes = ech_format_bytes(r->staged_bytes);
+        ech_diag_remark(
+            r->ret->diag,
+            "%s are copied between devices of which neither was told to reach the other, over the host's memory: after cudaDeviceEnablePeerAccess() "
+            "of either they would go straight",
+            bytes);
+    }
     uint64_t compiled = ech_diag_count(r->ret->diag, "kernels_priced_by_their_program");
     if (compiled > 0)
         ech_trace_builder_printf_property(r->builder, "kernels_of_programs", "%" G_GUINT64_FORMAT, compiled);

@@ -22,6 +22,11 @@ bool ech_trace_copy_untouched(const EchTrace *trace, const EchOp *op)
     return copy_name_says(trace, op, "-> Pageable, untouched");
 }
 
+bool ech_trace_copy_staged(const EchTrace *trace, const EchOp *op)
+{
+    return copy_name_says(trace, op, "-> Device, over the host");
+}
+
 EchBytes ech_trace_pins(const EchTrace *trace, const EchOp *op, bool *ret_new)
 {
     if (op->kind != ECH_OP_KERNEL || op->queue == ECH_NONE || ech_trace_queues(trace)[op->queue].kind != ECH_QUEUE_HOST)

@@ -46,6 +46,8 @@ uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UN
 /** A copy from or to pageable memory, as CUPTI's names say it in Kineto's and Nsight's captures and ours; to such memory of which no page was touched yet. */
 bool ech_trace_copy_pageable(const EchTrace *trace, const EchOp *op);
 bool ech_trace_copy_untouched(const EchTrace *trace, const EchOp *op);
+/** A copy to another device's memory, of which neither reaches the other's: over the host's. */
+bool ech_trace_copy_staged(const EchTrace *trace, const EchOp *op);
 #define ECH_COPY_TO_UNTOUCHED "Memcpy DtoH (Device -> Pageable, untouched)"
 
 /** What the host's calls are called that pin memory: pages that it has to bring in first, or that are there. */

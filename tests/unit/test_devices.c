@@ -94,6 +94,19 @@ START_TEST(a_device_waits_for_events_of_another)
 }
 END_TEST
 
+/* Where neither reaches the other's memory it goes over the host's: 0.69 of that link, not NVLink. */
+START_TEST(copies_over_the_host)
+{
+    EchTime straight[2], staged[2], whole[2];
+    replay(HEAD COPY("2", "0", ON_0, ON_1), true, straight);
+    replay(HEAD "copy 2 0 0 67108864 3 8 1\nuses 1 " ON_0 " 67108864 2 " ON_1 " 67108864\n", true, staged);
+    replay(HEAD "copy 2 0 0 67108864 3 2 1\nuses 1 " ON_0 " 67108864\n", true, whole);
+    ck_assert_int_gt(staged[0], 4 * straight[0]);
+    double share = (double)whole[0] / (double)staged[0];
+    ck_assert_msg(share > 0.68 && share < 0.71, "%f", share);
+}
+END_TEST
+
 /* What a thread waits for on one device holds up what it asks of another, and nothing that another thread asks. */
 START_TEST(a_host_waits_for_one_device_before_it_asks_another)
 {
@@ -314,6 +327,7 @@ int main(void)
     Suite *suite = suite_create("devices");
     TCase *cases = tcase_create("devices");
     tcase_add_test(cases, a_device_waits_for_events_of_another);
+    tcase_add_test(cases, copies_over_the_host);
     tcase_add_test(cases, a_host_waits_for_one_device_before_it_asks_another);
     tcase_add_test(cases, launches_elsewhere_take_the_host);
     tcase_add_test(cases, collectives_meet_in_one_process);

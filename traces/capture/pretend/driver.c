@@ -234,11 +234,16 @@ PRETEND_EXPORT int cuCtxGetDevice(int *ret)
     return SUCCESS;
 }
 
-/* Peers that can reach each other do so whether or not they were asked to. */
+/* A device's context reaches another's; it never ceases to. */
 PRETEND_EXPORT int cuCtxEnablePeerAccess(void *context, unsigned flags)
 {
-    (void)context, (void)flags;
-    return pretend_reaches_peers() ? SUCCESS : PEER_ACCESS_UNSUPPORTED;
+    (void)flags;
+    if (!pretend_reaches_peers())
+        return PEER_ACCESS_UNSUPPORTED;
+    for (int i = 0; i < PRETEND_DEVICES; i++)
+        if (context_of(i) == context)
+            pretend_reach(pretend_current_device(), i);
+    return SUCCESS;
 }
 
 PRETEND_EXPORT int cuCtxDisablePeerAccess(void *context)
@@ -708,7 +713,9 @@ PRETEND_EXPORT int cuMemMap(void *address, size_t bytes, size_t offset, void *ha
 
 PRETEND_EXPORT int cuMemSetAccess(void *address, size_t bytes, const void *access, size_t n)
 {
-    (void)address, (void)bytes, (void)access, (void)n;
+    (void)address, (void)bytes, (void)access;
+    if (n > 1 && pretend_reaches_peers())
+        pretend_reach(-1, -1);
     return SUCCESS;
 }
 

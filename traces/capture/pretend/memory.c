@@ -626,6 +626,24 @@ static bool copy_contents(void *to, const void *from, size_t bytes, bool known)
     return known;
 }
 
+static bool reaches[PRETEND_DEVICES][PRETEND_DEVICES];
+
+void pretend_reach(int device, int peer)
+{
+    for (int d = 0; d < PRETEND_DEVICES; d++)
+        for (int p = 0; p < PRETEND_DEVICES; p++)
+            if ((device < 0 || d == device) && (device < 0 || p == peer))
+                __atomic_store_n(&reaches[d][p], true, __ATOMIC_RELAXED);
+}
+
+/* Where neither was told to reach the other the driver brings it to the host first (CUDA's reference: cudaMemcpyPeer, cudaDeviceEnablePeerAccess). */
+static bool is_staged(const PretendBlock *source, const PretendBlock *target)
+{
+    unsigned from = (unsigned)source->device % PRETEND_DEVICES, to = (unsigned)target->device % PRETEND_DEVICES;
+    return source->kind == PRETEND_DEVICE && target->kind == PRETEND_DEVICE && from != to && !__atomic_load_n(&reaches[from][to], __ATOMIC_RELAXED) &&
+           !__atomic_load_n(&reaches[to][from], __ATOMIC_RELAXED);
+}
+
 void pretend_copy(void *to, const void *from, size_t bytes, void *stream, PretendAsked asked)
 {
     PretendBlock target = {.kind = PRETEND_PAGEABLE}, source = {.kind = PRETEND_PAGEABLE};
@@ -647,6 +665,8 @@ void pretend_copy(void *to, const void *from, size_t bytes, void *stream, Preten
         pretend_looked();
     pretend_use(PRETEND_READS, from, bytes);
     pretend_use(PRETEND_WRITES, to, bytes);
+    if (is_staged(&source, &target))
+        target.kind = PRETEND_STAGED;
     pretend_work("copy", stream, "%zu %d %d %d", bytes, source.kind, target.kind, asked);
 }
 

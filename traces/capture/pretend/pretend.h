@@ -118,7 +118,8 @@ typedef enum {
     PRETEND_ARRAY,
     PRETEND_MANAGED,
     PRETEND_LIBRARY,
-    PRETEND_UNTOUCHED
+    PRETEND_UNTOUCHED,
+    PRETEND_STAGED /* another device's, to which copies go over the host's memory */
 } PretendKind;
 
 typedef struct {
@@ -173,6 +174,8 @@ typedef enum { PRETEND_SYNC, PRETEND_ASYNC, PRETEND_BATCHED } PretendAsked;
 #define PRETEND_COPIED_BYTES ((size_t)1 << 20)
 #define PRETEND_LOOKED_BYTES 64 /* results of so few bytes are what a program decides by */
 void pretend_copy(void *to, const void *from, size_t bytes, void *stream, PretendAsked asked);
+/* From now on @device, or of -1 every one, reaches @peer's memory, and copies between the two go straight. */
+void pretend_reach(int device, int peer);
 /* The same within the device, as part of something else: no line. Whether the contents are known, of up to PRETEND_COPIED_BYTES. */
 bool pretend_carry(void *to, const void *from, size_t bytes);
 /* The same of a piece of @whole, which counts as known if that does: the first piece of an array by itself may be anything (memory.c). */

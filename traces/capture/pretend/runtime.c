@@ -367,9 +367,11 @@ PRETEND_EXPORT int cudaDeviceCanAccessPeer(int *ret, int device, int peer)
 
 PRETEND_EXPORT int cudaDeviceEnablePeerAccess(int peer, unsigned flags)
 {
-    (void)peer;
     (void)flags;
-    return pretend_reaches_peers() ? SUCCESS : fail(PEER_ACCESS_UNSUPPORTED);
+    if (!pretend_reaches_peers())
+        return fail(PEER_ACCESS_UNSUPPORTED);
+    pretend_reach(pretend_current_device(), peer);
+    return SUCCESS;
 }
 
 PRETEND_EXPORT int cudaMemGetInfo(size_t *ret_free, size_t *ret_total)
@@ -828,7 +830,8 @@ PRETEND_EXPORT int cudaMemPoolSetAccess(void *pool, const void *access, size_t n
 {
     (void)pool;
     (void)access;
-    (void)n;
+    if (n > 0 && pretend_reaches_peers())
+        pretend_reach(-1, -1);
     return SUCCESS;
 }
 
