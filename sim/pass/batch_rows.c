@@ -503,13 +503,15 @@ char *ech_batch_launch(const EchBatch *batch, EchId op, double times)
         return NULL;
     ech_gpu_name(ech_trace_string(s->t, o->name), &name);
     ech_gpu_launch_says(&gpu, &name);
+    const char *kernel = ech_trace_string(s->t, o->name); /* cuDNN's of filters, and its operators' */
+    const bool filters = name.filters || strstr(kernel, "wgrad") || strstr(kernel, "gradient of the filters");
     EchBytes largest = 0;
-    bool result = false; /* the largest has rows; of which it is not told what it is: any but gradients of filters */
+    bool result = false; /* the largest has rows; any may of which it is not told what it is, but none is a gradient of filters */
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
         if (s->uses[u].access != ECH_WRITE || s->uses[u].bytes < largest)
             continue;
         largest = s->uses[u].bytes;
-        result = batch->has[ech_survey_used(s, u)] || (s->buffers[ech_survey_used(s, u)].bytes == 0 && !name.filters);
+        result = !filters && (batch->has[ech_survey_used(s, u)] || s->buffers[ech_survey_used(s, u)].bytes == 0);
     }
     uint64_t threads = ech_gpu_blocks(&gpu) * ech_gpu_threads(&gpu);
     bool by_channels = is_by_channels(batch, op, &name, &gpu);

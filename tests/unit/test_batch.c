@@ -26,6 +26,7 @@ typedef struct {
     bool classes;                                     /* y are logits, of classes */
     bool pairs;                                       /* and compared with all */
     bool dense;                                       /* or summed up by an array of all by all */
+    bool filters;                                     /* the gradient of a convolution's, left where rows are, too, a workspace's, and taken from there */
     bool edges;                                       /* rows are summed up by an index that is given, made anew with x */
 } Made;
 
@@ -146,11 +147,17 @@ static void backward(Step *s)
     if (!s->how->kept_output)
         (void)ech_test_put(s->b, ECH_OP_FREE, s->y);
     EchId made = asked_for(s, "gradient", W, s->how->sums == AS_VIEWS ? ECH_ROLE_TEMPORARY : ECH_ROLE_GRADIENT);
-    (void)kernel(s, "cublasGemmEx", NODE "MmBackward0\n" MODULE, "product=1x1024x2048x8192 operand_bytes=4 class=product turned=25165824");
+    (void)kernel(s, s->how->filters ? "cudnn convolution: gradient of the filters" : "cublasGemmEx", NODE "MmBackward0\n" MODULE,
+                 "product=1x1024x2048x8192 operand_bytes=4 class=product turned=25165824");
     use(s, s->x, ECH_READ, X);
     use(s, dy, ECH_READ, Y);
-    use(s, made, ECH_WRITE, W);
+    use(s, s->how->filters ? dy : made, ECH_WRITE, W);
     ech_trace_builder_work(s->b, ECH_WORK_MATRIX, ECH_DTYPE_F32, 2ull * N * 1024 * 2048, ECH_KNOWN);
+    if (s->how->filters) {
+        (void)kernel(s, "relayout", NODE "MmBackward0\n" MODULE, NULL);
+        use(s, dy, ECH_READ, W);
+        use(s, made, ECH_WRITE, W);
+    }
     (void)ech_test_put(s->b, ECH_OP_FREE, dy);
     s->g = made;
     if (s->how->sums == ALONE)
@@ -353,6 +360,19 @@ START_TEST(launches)
 }
 END_TEST
 
+/* A gradient of filters sums over rows, wherever a library puts it first. */
+START_TEST(filters)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    const char *const specs[] = {"batch:rows=2", NULL};
+    g_autoptr(EchTrace) in = steps(&(const Made){.filters = true});
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    ck_assert_str_eq(ech_trace_string(out, find(out, "cudnn convolution: gradient of the filters", 0)->launch),
+                     "product=1x1024x2048x2048 turned=6291456 operand_bytes=4 class=product");
+}
+END_TEST
+
 /* Gradients are added up once a part, but for the first; sums over devices and copies into buckets belong to the last. */
 START_TEST(sums)
 {
@@ -417,6 +437,7 @@ int main(void)
     tcase_add_loop_test(tc, rows, 0, G_N_ELEMENTS(cases));
     tcase_add_test(tc, whole_numbers);
     tcase_add_test(tc, launches);
+    tcase_add_test(tc, filters);
     tcase_add_test(tc, losses);
     tcase_add_loop_test(tc, sums, ALONE, AS_VIEWS + 1);
     suite_add_tcase(suite, tc);
