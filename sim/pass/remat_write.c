@@ -985,6 +985,9 @@ EchTrace *ech_remat_write(EchRemat *remat, EchDiag *diag, GError **error)
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
     Writer writer = {.r = r, .s = s, .b = builder}, *w = &writer;
     ech_edit_init(&w->e, s, builder);
+    for (size_t i = 0; i < s->n && r->modules != NULL && w->e.asks == ECH_NONE; i++)
+        if ((s->ops[i].kind == ECH_OP_ALLOC || s->ops[i].kind == ECH_OP_FREE) && s->ops[i].queue != s->core)
+            w->e.asks = s->ops[i].queue;
     w->input = g_new(uint32_t, s->n_buffers + 1);
     w->slice = g_new(EchId, s->n_buffers + 1);
     w->again = g_new(EchId, s->n + 1);

@@ -363,8 +363,12 @@ typedef struct {
 
 void ech_edit_init(EchEdit *edit, const EchSurvey *survey, EchTraceBuilder *builder)
 {
-    *edit = (EchEdit){
-        .survey = survey, .builder = builder, .map = g_new(EchId, survey->n + 1), .last_core = ECH_NONE, .ahead = g_array_new(FALSE, FALSE, sizeof(Ahead))};
+    *edit = (EchEdit){.survey = survey,
+                      .builder = builder,
+                      .map = g_new(EchId, survey->n + 1),
+                      .asks = ECH_NONE,
+                      .last_core = ECH_NONE,
+                      .ahead = g_array_new(FALSE, FALSE, sizeof(Ahead))};
     for (size_t i = 0; i <= survey->n; i++)
         edit->map[i] = ECH_NONE;
     const EchTrace *t = survey->t;
@@ -435,10 +439,15 @@ EchId ech_edit_memory(EchEdit *edit, EchOpKind kind, EchId buffer)
     o.target = buffer;
     o.bytes = b->bytes;
     o.bytes_origin = ECH_INFERRED;
-    o.queue = edit->survey->core;
+    bool apart = edit->asks != ECH_NONE && edit->last_core != ECH_NONE;
+    o.queue = apart ? edit->asks : edit->survey->core;
     o.name = b->name;
-    edit->last_core = ech_trace_builder_op(edit->builder, o);
-    return edit->last_core;
+    EchId op = ech_trace_builder_op(edit->builder, o);
+    if (apart) /* by turns with the rest of it, behind what the core was asked for */
+        ech_trace_builder_dep(edit->builder, edit->last_core, 0);
+    else
+        edit->last_core = op;
+    return op;
 }
 
 void ech_edit_move_buffer(EchBuffer *buffer, EchId memory)

@@ -103,6 +103,7 @@ typedef struct {
     const EchSurvey *survey;
     EchTraceBuilder *builder; /**< Owned by whoever made it. */
     EchId *map;               /**< map[n]: new number of an op; ECH_NONE until it is written. */
+    EchId asks;               /**< The queue that asks for memory, PyTorch's host; ECH_NONE: the core's, whatever there is. */
     EchId last_core;          /**< The last op written to the core's queue in the body that is open, or ECH_NONE. */
     GArray *ahead;            /**< Dependencies on ops that come later in a loop's body; settled last of all. */
 } EchEdit;

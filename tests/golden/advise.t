@@ -275,7 +275,7 @@ $ echelon advise traces/gpt_pytorch_compiled.h100/whole.pretend.gz --device h100
 exit 1
 $ echelon advise traces/gpt_jax.h100 --device h100-sxm --memory 100MiB | sed -n '/with what has no room/,/^$/p'
   What would run as it is, with what has no room on the host
-   1  unified memory, paged on demand       100 MiB  24.7 MiB  14.9 ms    x3.330
+   1  unified memory, paged on demand       100 MiB  24.7 MiB  7.10 ms    x6.584
 
 $ echelon run --trace traces/gpt_jax.h100 --device h100-sxm --engine native --set device.memories.hbm.available=100MiB --set replay.unified_memory=true | grep 'Unified'
   Unified memory: 100 MiB of it are the device's. 208 MiB came from the host when they were touched, and 234 MiB went there to make room; operations waited 10.5 ms for that.

@@ -78,21 +78,21 @@ $ echelon advise traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-
   IT DOES NOT FIT. 4.45 GiB of hbm are needed, 3 GiB are there.
   Do first: checkpoint each, all split (FSDP) (2.29 GiB, 13.4 ms a step): torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x) of module.blocks.*; and torch.distributed.fsdp.fully_shard(block) of each block, then of the model, before the optimizer is made, not DistributedDataParallel; DeepSpeed's ZeRO-3 (with mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16) in place of autocast less than is told).
   What would make it fit
-   1  checkpoint each, all split (FSDP)    2.29 GiB       8 B  13.4 ms    x0.946
-   2  all split (FSDP, ZeRO-3)             2.88 GiB       8 B  25.5 ms    x1.797
+   1  checkpoint each, all split (FSDP)    2.29 GiB         -  13.4 ms    x0.946
+   2  all split (FSDP, ZeRO-3)             2.88 GiB         -  25.5 ms    x1.797
    3+ checkpoint each, weights on host     2.56 GiB  1.73 GiB  66.7 ms    x4.708
 
   What would not be enough
    5+ checkpoint each, optimizer on host   2.99 GiB  1.73 GiB        - in pieces
-   6  all split, gathered once (ZeRO-2)    3.07 GiB       8 B        -         -
+   6  all split, gathered once (ZeRO-2)    3.07 GiB         -        -         -
    7+ weights and optimizer on host        3.15 GiB  1.73 GiB        -         -
    8+ activations on host, waited for      3.48 GiB  1.46 GiB        -         -
    9+ checkpoint each, what stays on host  3.48 GiB   885 MiB        -         -
   10  optimizer on host                    3.59 GiB  1.73 GiB        -         -
-  11  optimizer state split (ZeRO-1)       3.83 GiB       8 B        -         -
-  12+ checkpoint each block                3.91 GiB       8 B        -         -
-  13+ checkpoint each, loss in parts       3.91 GiB       8 B        -         -
-  14  checkpoint each, keep its products   4.17 GiB       8 B        -         -
+  11  optimizer state split (ZeRO-1)       3.83 GiB         -        -         -
+  12+ checkpoint each block                3.86 GiB         -        -         -
+  13+ checkpoint each, loss in parts       3.86 GiB         -        -         -
+  14  checkpoint each, keep its products   4.17 GiB         -        -         -
   (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4600MiB --step last | sed -n '/On several/,/^$/p'
