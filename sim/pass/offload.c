@@ -91,7 +91,7 @@ typedef struct {
     bool chosen;
 } Array;
 
-/* A parameter that an operator saved for its gradient: it stays, and a copy of it goes out and comes back all the same. */
+/* A parameter, or what a cache holds besides, that an operator saved for its gradient: it stays, and a copy of it goes out and comes back all the same. */
 typedef struct {
     EchId buffer;
     EchId saved;            /* By this op... */
@@ -710,6 +710,12 @@ static void find_given(Pass *p, EchId buffer)
     }
 }
 
+/* Keys and values in a cache of transformers' (use_cache, which training has, too, unless it is told otherwise) are held by that as well. */
+static bool is_cached(const EchSurvey *s, const EchBuffer *buffer)
+{
+    return buffer->stack != ECH_NONE && buffer->role != ECH_ROLE_PARAMETER && strstr(ech_trace_string(s->t, buffer->stack), "transformers/cache_utils.py:");
+}
+
 /* transformers' from_pretrained() asks for all that its parameters will take of a device, and gives it back: for those alone that go there. */
 static EchId find_warm(const EchSurvey *s, const EchId *alloc, const EchId *freed)
 {
@@ -751,9 +757,12 @@ static void find_arrays(Pass *p)
     bool all = p->o->what == WHAT_ACTIVATIONS && p->o->each && p->o->memory == 0 && p->o->stash == 0; /* OffloadActivations leaves parameters */
     for (EchId b = 0; b < s->n_buffers; b++) {
         const EchBuffer *buffer = &s->buffers[b];
-        if (all && buffer->role == ECH_ROLE_PARAMETER && buffer->memory == s->hbm && buffer->alias_of == ECH_NONE && buffer->bytes >= p->o->above &&
+        bool cached = is_cached(s, buffer);
+        if (all && (buffer->role == ECH_ROLE_PARAMETER || cached) && buffer->memory == s->hbm && buffer->alias_of == ECH_NONE && buffer->bytes >= p->o->above &&
             ech_survey_fits_name(s, b, p->o->names))
             find_given(p, b);
+        if (all && cached)
+            continue;
         EchId back = kept_unread_until(p, b, freed[b]);
         if (!is_asked_for(p, b, back != ECH_NONE))
             continue;

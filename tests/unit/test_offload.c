@@ -895,6 +895,43 @@ START_TEST(at_home)
 }
 END_TEST
 
+/* What a cache of transformers' holds stays, though a copy of it goes out and comes back. */
+START_TEST(cached_besides)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    for (int cached = 0; cached < 2; cached++) {
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        g_autoptr(EchTraceBuilder) b = ech_test_begin();
+        EchId k = ech_test_buffer(b, "k", GB, ECH_ROLE_ACTIVATION, false), a = ech_test_buffer(b, "a", GB / 100, ECH_ROLE_ACTIVATION, false),
+              large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false);
+        EchId by = ech_trace_builder_string(b, cached ? "/transformers/cache_utils.py:136:update" : "/transformers/modeling.py:136:forward", -1);
+        ech_trace_builder_peek_buffer(b, k)->stack = by;
+        (void)ech_test_put(b, ECH_OP_ALLOC, k);
+        (void)ech_test_put(b, ECH_OP_ALLOC, a);
+        ech_test_kernel(b, 0, a, ECH_WRITE, GB / 100);
+        ech_test_kernel(b, 0, k, ECH_WRITE, GB);
+        ech_test_kernel(b, 0, k, ECH_READ, GB);
+        (void)ech_test_put(b, ECH_OP_ALLOC, large);
+        ech_test_kernel(b, 400 * ms, large, ECH_WRITE, 2 * GB);
+        (void)ech_test_put(b, ECH_OP_FREE, large);
+        ech_test_kernel(b, 0, k, ECH_READ, GB);
+        ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack =
+            ech_trace_builder_string(b, "aten::mm\nautograd::engine::evaluate_function: MmBackward0", -1);
+        (void)ech_test_put(b, ECH_OP_FREE, k);
+        ech_test_kernel(b, 0, a, ECH_READ, GB / 100);
+        ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->stack =
+            ech_trace_builder_string(b, "aten::mul\nautograd::engine::evaluate_function: MulBackward0", -1);
+        (void)ech_test_put(b, ECH_OP_FREE, a);
+        g_autoptr(EchTrace) in = ech_test_finish(b);
+        const char *const specs[] = {"offload:what=activations,idle=0,each=true", NULL};
+        g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+        g_autoptr(EchRun) run = ech_test_replay(out, device);
+        ck_assert_uint_eq(ech_test_count(out, ECH_OP_COPY), 4);
+        ck_assert_uint_eq(ech_test_peak(run, "hbm"), (cached ? 3 : 2) * GB);
+    }
+}
+END_TEST
+
 /* What transformers asks for before it loads parameters is as much as these, and as those of them that stay. */
 START_TEST(warmed_for_what_stays)
 {
@@ -938,6 +975,7 @@ int main(void)
     tcase_add_test(tcase, argument);
     tcase_add_test(tcase, at_home);
     tcase_add_test(tcase, warmed_for_what_stays);
+    tcase_add_test(tcase, cached_besides);
     tcase_add_test(tcase, read_before_its_slices);
     tcase_add_test(tcase, stack);
     tcase_add_loop_test(tcase, stacks_alone, 0, 2);
