@@ -431,7 +431,7 @@ function ranks() {
   for (const remark of run.remarks) remarks.append('li').text((remark.ranks.length > 1 ? nouns : noun) + ' ' + remark.ranks.join(', ') + ': ' + remark.text);
   if (!run.remarks.length) remarks.append('li').text('none');
   const p = all[0].run.provenance;
-  main.append('footer').attr('id', 'provenance').text('echelon ' + p.echelon + ' · ' + all.map(r => r.run.provenance.trace).join(', ') + ' · engine ' + p.engine + ' ' + p.engine_version);
+  main.append('footer').attr('id', 'provenance').text('echelon ' + p.echelon + ' · ' + [...new Set(all.map(r => r.run.provenance.trace))].join(', ') + ' · engine ' + p.engine + ' ' + p.engine_version);
   start();
 }
 if (run.ranks) return ranks();

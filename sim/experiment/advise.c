@@ -2300,7 +2300,7 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
     if (donated)
         g_string_append(out, "  (*: with arguments donated, too)\n");
     if (growing)
-        g_string_append(out, "  (+: with segments that grow, too: " EXPANDABLE ")\n");
+        ech_text_wrap(out, "  ", "(+: with segments that grow, too: " EXPANDABLE ")", columns);
     print_spread(out, advice, columns);
     if (advice->n > 0)
         print_how(out, advice, columns);
