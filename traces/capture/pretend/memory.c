@@ -636,12 +636,13 @@ void pretend_reach(int device, int peer)
                 __atomic_store_n(&reaches[d][p], true, __ATOMIC_RELAXED);
 }
 
-/* Where neither was told to reach the other the driver brings it to the host first (CUDA's reference: cudaMemcpyPeer, cudaDeviceEnablePeerAccess). */
+/* Where both could reach each other, and neither was told to, the driver brings it to the host first (CUDA's reference: cudaMemcpyPeer,
+ * cudaDeviceEnablePeerAccess). */
 static bool is_staged(const PretendBlock *source, const PretendBlock *target)
 {
     unsigned from = (unsigned)source->device % PRETEND_DEVICES, to = (unsigned)target->device % PRETEND_DEVICES;
-    return source->kind == PRETEND_DEVICE && target->kind == PRETEND_DEVICE && from != to && !__atomic_load_n(&reaches[from][to], __ATOMIC_RELAXED) &&
-           !__atomic_load_n(&reaches[to][from], __ATOMIC_RELAXED);
+    return source->kind == PRETEND_DEVICE && target->kind == PRETEND_DEVICE && from != to && pretend_reaches_peers() &&
+           !__atomic_load_n(&reaches[from][to], __ATOMIC_RELAXED) && !__atomic_load_n(&reaches[to][from], __ATOMIC_RELAXED);
 }
 
 void pretend_copy(void *to, const void *from, size_t bytes, void *stream, PretendAsked asked)
