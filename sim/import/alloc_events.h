@@ -5,7 +5,8 @@
 #include "models/alloc/events.h"
 #include "sim/trace/allocator_marks.h"
 
-/** The memory a trace's allocations are about: "hbm" if it has buffers, of several devices ("hbm:1") the one in which most lives at once, else the one with the most allocated bytes. ECH_NONE: none. */
+/** The memory a trace's allocations are about: "hbm" if it has buffers, of several devices ("hbm:1") the one in which most lives at once, else the one with the
+ * most allocated bytes. ECH_NONE: none. */
 EchId ech_alloc_main_memory(const EchTrace *trace);
 /** The events of @memory in a trace, with buffer numbers as ids: what is resident first as allocations (if @residents; what is direct always), then every ALLOC
  * and FREE; loop bodies once. Where the trace tells what its allocator gave back to the device: with @as_recorded, GIVE_BACK events say each segment, and
