@@ -151,3 +151,26 @@ grep -q "Kernel times: 7 own code" log && grep -q "own code: by accesses" log ||
 nvcc -O3 -std=c++17 -gencode arch=compute_80,code=sm_80 kernels.cu -o untold || exit 1
 "$echelon" capture --pretend a100-80 -o untold -- ./untold 2>log || { cat log; exit 1; }
 grep -q "7 launches of kernels without PTX are given places within larger allocations" log || { cat log; exit 1; }
+
+# Between GPUs that the program tells to reach one another copies go straight, else over the host's memory.
+cat >peers.cu <<'CU'
+#include <cuda_runtime.h>
+int main(int n, char **)
+{
+    void *x, *y;
+    cudaSetDevice(0);
+    cudaMalloc(&x, 1 << 28);
+    if (n > 1 && cudaDeviceEnablePeerAccess(1, 0) != cudaSuccess)
+        return 1;
+    cudaSetDevice(1);
+    cudaMalloc(&y, 1 << 28);
+    cudaMemcpyPeerAsync(y, 1, x, 0, 1 << 28, 0);
+    return cudaDeviceSynchronize();
+}
+CU
+nvcc -gencode arch=compute_80,code=sm_80 peers.cu -o peers || exit 1
+for how in "" straight; do
+  "$echelon" capture --pretend a100-80 --gpus 2 -o "peers$how" -- ./peers $how 2>log || { cat log; exit 1; }
+  "$echelon" run --trace "peers$how".*.pretend --device a100-80 >log || { cat log; exit 1; }
+  [ "$(grep -c 'after cudaDeviceEnablePeerAccess() of either they would go straight' <(tr -s '\n ' ' ' <log))" = "$([ "$how" ] && echo 0 || echo 1)" ] || { cat log; exit 1; }
+done

@@ -3,6 +3,7 @@
 #include "sim/experiment/advise.h"
 #include "sim/experiment/devices.h"
 #include "sim/experiment/find.h"
+#include "sim/import/alloc_events.h"
 #include "sim/import/import.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
@@ -191,6 +192,9 @@ START_TEST(each_device_has_its_own_memory)
     for (size_t k = 0; k < 4; k++) {
         g_autoptr(EchImport) import = must_read(texts[k / 2]);
         ck_assert_uint_eq(ech_trace_most_live(import->trace, k % 2), held[k % 2]);
+        EchId fullest = ech_alloc_main_memory(import->trace);
+        uint32_t its;
+        ck_assert(ech_trace_device_of(import->trace, fullest, &its) && its == 1);
         g_autoptr(EchTrace) one = of_device(import->trace, k % 2, true);
         EchId hbm = ech_trace_find_memory(one, "hbm");
         EchBytes bytes = 0, others = 0;
