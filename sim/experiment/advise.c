@@ -53,7 +53,7 @@ enum { NARROW_GOAL = 3 };
 #define POLICY_MARGIN 1.5
 
 /* Devices that work at once for no more than one part in so many of a step take turns. */
-#define BESIDE 4
+#define BESIDE 10
 
 /* Times that differ by less than one part in so many are not told apart. */
 #define AS_QUICK 20

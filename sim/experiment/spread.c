@@ -11,14 +11,16 @@
 enum { NOT_KNOWN = UINT32_MAX, OF_OPTIMIZER = UINT32_MAX - 1, OF_NONE = UINT32_MAX - 2 };
 
 typedef struct {
-    char *path;     /* "model.layers.7" */
-    size_t place;   /* of its device among those there are; as it is */
-    EchBytes given; /* its parameters */
+    char *path;      /* "model.layers.7" */
+    size_t *kernels; /* on each device */
+    size_t place;    /* of its device among those there are; as it is */
+    EchBytes given;  /* its parameters */
 } Block;
 
 static void block_clear(void *data)
 {
     g_free(((Block *)data)->path);
+    g_free(((Block *)data)->kernels);
 }
 
 /* Bytes that come, or go. */
@@ -67,7 +69,7 @@ static uint32_t block_of_op(Spread *s, EchId op, char *const *patterns, GHashTab
     g_autofree char *path = g_strndup(line, strcspn(line, " \n"));
     guint known = GPOINTER_TO_UINT(g_hash_table_lookup(index, path));
     if (known == 0) {
-        Block block = {.path = g_strdup(path), .place = SIZE_MAX};
+        Block block = {.path = g_strdup(path), .kernels = g_new0(size_t, s->n + 1)};
         g_array_append_val(s->blocks, block);
         known = s->blocks->len;
         g_hash_table_insert(index, block.path, GUINT_TO_POINTER(known));
@@ -93,9 +95,7 @@ static void find_blocks(Spread *s, char *const *patterns)
         uint32_t known = block_of_op(s, i, patterns, index, of_stack), whose = known > 0 ? known - 1 : OF_NONE;
         size_t place = place_of(s, ech_trace_queues(trace)[op->queue].device);
         if (known > 0) {
-            Block *block = &g_array_index(s->blocks, Block, whose);
-            s->apart |= block->place != SIZE_MAX && block->place != place;
-            block->place = place;
+            g_array_index(s->blocks, Block, whose).kernels[place]++;
         } else if (op->stack < ech_trace_n_strings(trace) && ech_stack_is_optimizer(ech_trace_string(trace, op->stack))) {
             whose = OF_OPTIMIZER;
         }
@@ -109,6 +109,21 @@ static void find_blocks(Spread *s, char *const *patterns)
             if (given)
                 g_array_index(s->blocks, Block, whose).given += buffers[root].bytes;
         }
+    }
+}
+
+/* Each block is where its kernels are, but for a few that the capture of backward passes on several devices at once may tell of another's. */
+static void place_blocks(Spread *s)
+{
+    enum { FEW = 20 }; /* one part in so many */
+    for (guint b = 0; b < s->blocks->len; b++) {
+        Block *block = &g_array_index(s->blocks, Block, b);
+        size_t all = 0;
+        for (size_t k = 0; k < s->n; k++) {
+            all += block->kernels[k];
+            block->place = block->kernels[k] > block->kernels[block->place] ? k : block->place;
+        }
+        s->apart |= all - block->kernels[block->place] > all / FEW;
     }
 }
 
@@ -149,6 +164,8 @@ static void add_turn(Spread *s, EchId buffer, bool comes)
     if (of->alias_of != ECH_NONE || s->at[of->memory] == UINT32_MAX)
         return;
     uint32_t whose = s->of[buffer] == NOT_KNOWN ? (of->role == ECH_ROLE_OPTIMIZER ? OF_OPTIMIZER : OF_NONE) : s->of[buffer];
+    if (whose < OF_NONE && g_array_index(s->blocks, Block, whose).place != s->at[of->memory])
+        whose = OF_NONE; /* what another device sent, or is told of it */
     Turn turn = {whose, s->at[of->memory], comes ? (int64_t)of->bytes : -(int64_t)of->bytes};
     g_array_append_val(s->turns, turn);
     if (comes && of->role == ECH_ROLE_PARAMETER)
@@ -292,6 +309,7 @@ EchSpread *ech_spread_new(const EchTrace *trace, const char *patterns)
     g_array_set_clear_func(blocks, block_clear);
     Spread s = {.trace = trace, .devices = devices, .n = n, .blocks = blocks, .of = of, .at = at, .given = given, .turns = turns, .order = order};
     find_blocks(&s, each);
+    place_blocks(&s);
     if (s.apart || !find_order(&s))
         return NULL;
     find_turns(&s);
