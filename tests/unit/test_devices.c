@@ -249,6 +249,9 @@ static char *write_blocks(void)
                                    "pop %d 5\npop %d 5\n",
                                    t + 10 * b, 3 + 2 * b, t + 10 * b, 4 + 2 * b, t + 10 * b + 1, b / 3, 1 + b, 11 + b, t + 10 * b + 2, t + 10 * b + 2);
         }
+        for (int k = 0; k < 25; k++) /* the first block has more, and one of another device is told to be its own */
+            g_string_append_printf(text, "push %d 5 3\nkernel %d %d 0 1 4096 1 1 256 1 1 0\nuses 1 %d000000000 4096\npop %d 5\n", t + 40, t + 40, k == 24,
+                                   k == 24 ? 4 : 1, t + 40);
         g_string_append_printf(text, "record %d 1 0 2\nwait %d 0 0 2\npush %d 5 2\n", t + 48, t + 49, t + 50);
         for (int b = 0; b < 4; b++)
             g_string_append_printf(text, "kernel %d %d 0 1 4096 1 1 256 1 1 0\nuses 3 %d000000000 67108864\n", t + 51 + b, b / 3, 1 + b);
