@@ -126,7 +126,7 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
 
 const char *ech_gpu_bound_name(EchGpuBound bound)
 {
-    static const char *const names[] = {"latency", "issue", "memory", "matrix unit", "accesses", "L2", "arithmetic"};
+    static const char *const names[] = {"latency", "issue", "memory", "matrix unit", "accesses", "L2", "arithmetic", "atomics"};
     return bound < G_N_ELEMENTS(names) ? names[bound] : "?";
 }
 
@@ -332,6 +332,13 @@ static double overlap(const double *parts, size_t n, double p)
     return most > 0 ? most * pow(sum, 1 / p) : 0;
 }
 
+/* Of L2's units, a clock each: a sector is read and written. */
+static double atomic_seconds(const EchGpuChip *chip, const EchGpuLaunch *launch)
+{
+    double all = chip->l2 ? rate_seconds((double)launch->atomics * 2 * SECTOR_BYTES, chip->l2->read) : 0;
+    return MAX(all, (double)launch->crowded / chip->clock);
+}
+
 bool ech_gpu_code_cost(const EchGpuLaunch *launch, const EchDevice *device, const EchGpuCode *code, EchGpuCodeCost *ret)
 {
     EchGpuChip chip;
@@ -345,6 +352,7 @@ bool ech_gpu_code_cost(const EchGpuLaunch *launch, const EchDevice *device, cons
         [ECH_GPU_BY_ACCESSES] = MAX((double)launch->accesses * 32 / loads, (double)launch->wavefronts) / clocks,
         [ECH_GPU_BY_L2] = chip.l2 ? rate_seconds((double)launch->fetched, chip.l2->read) : 0,
         [ECH_GPU_BY_ARITHMETIC] = code->units,
+        [ECH_GPU_BY_ATOMICS] = atomic_seconds(&chip, launch),
     };
     size_t most = ECH_GPU_BY_MEMORY;
     for (size_t i = 0; i < G_N_ELEMENTS(limits); i++)

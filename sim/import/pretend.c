@@ -62,6 +62,8 @@
  *                                                                     of each block, of all blocks together, cycles, trips to L2 or beyond beside them,
  *                                                                     and barriers; registers of a thread (0: not known), bytes of shared memory of a
  *                                                                     block beside those that the launch asks for
+ *   atomics CLOCKS MOST                                               of the kernel before, behind its code: clocks that its atomics take the units of L2, of
+ *                                                                     all together and of the one that has most to do
  *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
  *   thread THREAD                                                     the next work is asked for by this one, of whose ranges none was opened or closed last
  *   end
@@ -859,13 +861,31 @@ static bool add_lanes(Reader *r, GError **error)
     return true;
 }
 
-static bool add_code(Reader *r, GError **error)
+/* The newest kernel, whose lanes were told. @what: the line at hand. */
+static EchGpuLaunch *told_launch(Reader *r, const char *what, GError **error)
 {
     if (!r->launched || r->kernels->len == 0 || !g_array_index(r->kernels, Kernel, r->kernels->len - 1).by_code) {
-        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: code of no kernel; expected its lanes before", r->lines.where, r->lines.line);
-        return false;
+        g_set_error(error, ECH_ERROR, ECH_ERROR_PARSE, "%s:%zu: %s of no kernel; expected its lanes before", r->lines.where, r->lines.line, what);
+        return NULL;
     }
-    EchGpuLaunch *launch = &g_array_index(r->kernels, Kernel, r->kernels->len - 1).launch;
+    return &g_array_index(r->kernels, Kernel, r->kernels->len - 1).launch;
+}
+
+static bool add_atomics(Reader *r, GError **error)
+{
+    EchGpuLaunch *launch = told_launch(r, "atomics", error);
+    if (!launch)
+        return false;
+    launch->atomics = r->lines.fields[0];
+    launch->crowded = r->lines.fields[1];
+    return true;
+}
+
+static bool add_code(Reader *r, GError **error)
+{
+    EchGpuLaunch *launch = told_launch(r, "code", error);
+    if (!launch)
+        return false;
     uint64_t *const to[] = {&launch->accesses, &launch->wavefronts, &launch->fetched, &launch->path_cycles, &launch->path_trips, &launch->barriers};
     for (size_t i = 0; i < G_N_ELEMENTS(to); i++)
         *to[i] = r->lines.fields[i];
@@ -1710,6 +1730,7 @@ enum {
     LINE_AXES,
     LINE_LANES,
     LINE_CODE,
+    LINE_ATOMICS,
     LINE_ASKED,
     LINE_THREAD,
     LINE_POOL,
@@ -1759,6 +1780,7 @@ static const EchLineKind kinds[] = {
     [LINE_AXES] = {"axes", NULL, 1, false},
     [LINE_LANES] = {"lanes", NULL, 3, false},
     [LINE_CODE] = {"code", NULL, 8, false},
+    [LINE_ATOMICS] = {"atomics", NULL, 2, false},
     [LINE_ASKED] = {"asked", NULL, 1, false},
     [LINE_THREAD] = {"thread", NULL, 1, false},
     [LINE_POOL] = {"pool", NULL, 2, false},
@@ -1848,6 +1870,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_PRODUCTS: return add_products(r, error);
     case LINE_LANES: return add_lanes(r, error);
     case LINE_CODE: return add_code(r, error);
+    case LINE_ATOMICS: return add_atomics(r, error);
     case LINE_ASKED: /* what a library takes of the host, in operators */
         r->operators += r->eager ? (uint32_t)MIN(r->lines.fields[0], UINT32_MAX - r->operators) : 0;
         break;

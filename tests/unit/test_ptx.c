@@ -307,6 +307,10 @@ START_TEST(test_wavefronts)
         {"st.local.f32 [own], %f0;", 4, 1},
         {"st.local.v4.f32 [own], {%f0,%f1,%f2,%f3};", 4, 4},
         {"atom.global.add.u32 %r12, [%d4], 1;", 128, 32},
+        {"red.shared.add.u32 [%r11], 1;", 0, 1}, /* counted at once */
+        {"red.shared.add.u32 [%r11], %r0;", 0, 32},
+        {"red.shared.add.u32 [%r11], %r0;", 128, 32},
+        {"red.shared.add.u32 [%r11], %r0;", 4, 1},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autofree char *apart = g_strdup_printf("%u", cases[i].apart);
@@ -323,6 +327,64 @@ START_TEST(test_wavefronts)
                     "ld.global.f32 %f2, [%d4+8]; ld.global.f32 %f3, [%d4+12]; ret;",
                     &(Launch){{2}, {64}, {GIB}, 0}, &found));
     ck_assert_uint_eq(found.fetched, (uint64_t)2 * 64 * (2 * 32 + 32));
+}
+END_TEST
+
+/* Atomics: clocks of L2's units that do them, all together and of the one that has most; turns at a word of shared memory, which what a block waits for has. */
+START_TEST(test_atomics)
+{
+    static const char lanes[] = "mul.wide.u32 %d4, %r0, 4; add.s64 %d4, %d0, %d4; mul.wide.u32 %d5, %r0, 32; add.s64 %d5, %d0, %d5; and.b32 %r5, %r0, 0;\n"
+                                "mul.wide.u32 %d6, %r5, 4; add.s64 %d6, %d0, %d6; ld.global.u32 %r6, [%d1]; mul.wide.u32 %d7, %r6, 4; add.s64 %d7, %d2, %d7;\n"
+                                "mul.wide.u32 %d8, %r1, 512; add.s64 %d8, %d0, %d8;\n";
+    static const struct {
+        const char *atomic;
+        uint64_t atomics, crowded, turns;
+    } cases[] = {
+        {"red.global.add.u32 [%d0], 1;", 6, 6, 0},                    /* by the code one place for all lanes: once a warp */
+        {"atom.global.max.u32 %r7, [%d0+4], %r0;", 6, 6, 0},          /* */
+        {"atom.global.exch.b32 %r7, [%d0], %r0;", 6 * 32, 6 * 32, 0}, /* each lane */
+        {"red.global.add.u64 [%d0], %d4;", 6 * 32, 6 * 32, 0},        /* */
+        {"red.global.add.f32 [%d0], %f0;", 6 * 95, 6 * 95, 0},        /* two clocks and three for each other lane */
+        {"red.global.add.u32 [%d6], 1;", 6 * 32, 6 * 32, 0},          /* one place, but not by the code */
+        {"red.global.add.u32 [%d4], 1;", 3 * 8, 3 * 8, 0},            /* a sector each clock; all lie in one unit's */
+        {"red.global.add.f32 [%d4], %f0;", 2 * 3 * 8, 2 * 3 * 8, 0},  /* or each second */
+        {"red.global.add.u32 [%d5], 1;", 3 * 64, 3 * 16, 0},          /* four units */
+        {"red.global.add.f32 [%d8], %f0;", 6 * 95, 2 * 95, 0},        /* each block has one of its own */
+        {"red.shared.add.f32 [kept], %f0;", 0, 0, 3 * 64},            /* all lanes of a block */
+        {"red.shared.add.f64 [kept], %d0;", 0, 0, 3 * 64},            /* */
+        {"red.shared.add.u32 [kept], %r0;", 0, 0, 0},                 /* no loop */
+        {"@%p0 red.global.add.u32 [%d7], 1;", 0, 0, 0},               /* nobody does */
+    };
+    enum { TURN = 70 };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *body = g_strconcat(lanes, cases[i].atomic, "\nret;", NULL), *without = g_strconcat(lanes, "ret;", NULL);
+        PtxMoves found, other;
+        Launch launch = {{3}, {64}, {GIB, 2 * GIB, 3 * GIB}, 0};
+        ck_assert_msg(moves(".shared .align 16 .b8 kept[4096];", body, &launch, &found), "%s", body);
+        ck_assert(moves("", without, &launch, &other));
+        ck_assert_msg(found.atomics == cases[i].atomics && found.crowded == cases[i].crowded, "%s: %" PRIu64 ", %" PRIu64, cases[i].atomic, found.atomics,
+                      found.crowded);
+        ck_assert_msg(found.cycles >= TURN * cases[i].turns && (cases[i].turns > 0 || found.cycles < TURN * 64), "%s: %" PRIu64 " cycles", cases[i].atomic,
+                      found.cycles);
+    }
+}
+END_TEST
+
+/* Places that hang on what memory holds, which is not known, are spread over the array: of each lane, or of rows whole. */
+START_TEST(test_spread_atomics)
+{
+    static const char counters[] =
+        "mul.wide.u32 %d4, %r3, 4; add.s64 %d4, %d0, %d4; ld.global.u32 %r4, [%d4]; mul.wide.u32 %d5, %r4, 4; add.s64 %d5, %d1, %d5;\n"
+        "red.global.add.u32 [%d5], 1; ret;";
+    static const char rows[] = "mul.wide.u32 %d4, %r1, 4; add.s64 %d4, %d0, %d4; ld.global.u32 %r4, [%d4]; mul.wide.u32 %d5, %r4, 256; add.s64 %d5, %d1, %d5;\n"
+                               "mul.wide.u32 %d6, %r0, 4; add.s64 %d5, %d5, %d6; red.global.add.f32 [%d5], %f0; ret;";
+    PtxMoves found;
+    ck_assert(moves("", counters, &(Launch){{16}, {256}, {GIB, 2 * GIB}, 0}, &found));
+    ck_assert_uint_ge(found.atomics, 16 * 256 - 16); /* of 4096 lanes hardly two of a warp meet in the array */
+    ck_assert_uint_le(found.crowded, 32);
+    ck_assert_uint_ge(found.wavefronts, 16 * 8 * (2 + 31));
+    ck_assert(moves("", rows, &(Launch){{16}, {64}, {GIB, 2 * GIB}, 0}, &found));
+    ck_assert_uint_eq(found.atomics, 16 * 2 * 2 * 4);
 }
 END_TEST
 
@@ -486,6 +548,8 @@ int main(void)
     tcase_add_test(tcase, test_counters);
     tcase_add_test(tcase, test_untold);
     tcase_add_test(tcase, test_wavefronts);
+    tcase_add_test(tcase, test_atomics);
+    tcase_add_test(tcase, test_spread_atomics);
     tcase_add_test(tcase, test_joined_loads);
     tcase_add_test(tcase, test_paths);
     tcase_add_test(tcase, test_arithmetic);

@@ -143,6 +143,8 @@ static void find_moves(const PretendKernelCode *code, PtxKernel *ptx, const PtxL
                                       .cycles = found.cycles,
                                       .trips = found.trips,
                                       .barriers = found.barriers,
+                                      .atomics = found.atomics,
+                                      .crowded = found.crowded,
                                       .registers = code->registers,
                                       .shared = code->shared};
     memcpy(ret->computed.type, ptx->multiplied, sizeof ret->computed.type);

@@ -105,6 +105,7 @@ typedef struct {
     bool negates;                      /* Of a set: its further predicate. */
     bool only_times;                   /* It is run for what it costs alone: what the kernel moves does not hang on it. */
     bool waits_for_copies;             /* to shared memory, for all of them */
+    bool at_once;                      /* An atomic on one place for all lanes, by the code: machine code sums these up first. */
     uint8_t joined;                    /* Loads of shared memory that are this one in machine code, itself included; 0: another does what it does. */
     uint32_t again;                    /* Such a load in a loop that machine code has not: its number from 1 on; else 0. */
     uint8_t n_results, n;              /* Of the operands the first are results. */
@@ -196,7 +197,8 @@ typedef struct {
         wavefronts;    /* of the units that load and store: instructions of all its warps, and lines or words of each bank that these let through one by one */
     uint64_t fetched;  /* bytes of sectors that each block touches, of all blocks */
     uint64_t barriers; /* that a warp of each block comes to, of all blocks */
-    uint64_t cycles, trips; /* of the warp that takes longest, in each block, and trips to L2 or beyond, one after the other; of all blocks */
+    uint64_t atomics, crowded; /* clocks of the units of L2 that do atomics on global memory: of all together, and of the one that has most; of all blocks */
+    uint64_t cycles, trips;    /* of the warp that takes longest, in each block, and trips to L2 or beyond, one after the other; of all blocks */
 } PtxMoves;
 
 /* What the memory of a device holds: @bytes at @address, up to 8; false where that is not known. */

@@ -1,5 +1,5 @@
-/* What each basic block takes a warp at least, by what hangs on what in it, and which loads of shared memory are one in machine code. Both are of the code
- * alone, found before what only makes values is left out.
+/* What each basic block takes a warp at least, by what hangs on what in it, and which loads of shared memory and which atomics are one in machine code. All
+ * are of the code alone, found before what only makes values is left out.
  *
  * Within a block an instruction begins when what it uses is there, in whatever order they stand (ptxas puts them in a good one), and a block ends when all that
  * it made is there: what is fetched in one block for a later one is waited for in the first. So loops that are unrolled or fetch ahead hide as much as their
@@ -171,6 +171,61 @@ static bool *find_blocks(const PtxKernel *k)
     return begins;
 }
 
+/* Whether lanes of a warp differ in it. */
+static bool varies(const PtxKernel *k, const bool *is_varying, PtxOperand one)
+{
+    if (one == PTX_NOWHERE)
+        return false;
+    if (one >= 0)
+        return is_varying[one];
+    const PtxConstant *constant = &k->constants[~one];
+    if (constant->kind != PTX_SPECIAL)
+        return false;
+    return constant->value <= PTX_TID_Z || constant->value == PTX_LANEID || (constant->value >= PTX_LANEMASK_EQ && constant->value <= PTX_LANEMASK_GE);
+}
+
+/* Whether its results differ from lane to lane: as one of its operands does, or as what memory or another lane has. */
+static bool makes_varying(const PtxKernel *k, const bool *is_varying, const PtxInstruction *in)
+{
+    bool is_read = (in->code == PTX_LD && in->space != PTX_PARAM && in->space != PTX_CONST) || in->code == PTX_ATOM || in->code == PTX_LANES;
+    if (is_read || in->code == PTX_ELECT)
+        return true;
+    if (in->code == PTX_VOTE || in->code == PTX_REDUX || in->code == PTX_ACTIVE)
+        return false;
+    bool made = varies(k, is_varying, in->guard) || (in->code == PTX_ZERO && in->n == in->n_results);
+    for (size_t o = in->n_results; o < in->n; o++)
+        made = made || varies(k, is_varying, k->operands[in->first + o]);
+    return made;
+}
+
+/* Atomics whose address is one for all lanes: on whole numbers of 32 bits machine code has one of the sum, the least or the most (VOTE, then REDUX, POPC or
+ * SHFL, and one lane; of CUDA 13.0 for compute capabilities 7.5 to 9.0). */
+static void find_at_once(PtxKernel *k)
+{
+    bool has_atomics = false;
+    for (uint32_t i = 0; i < k->n_instructions && !has_atomics; i++)
+        has_atomics = k->instructions[i].code == PTX_ATOM;
+    bool *is_varying = has_atomics ? calloc(k->n_registers + 1u, sizeof *is_varying) : NULL;
+    for (bool changed = is_varying != NULL; changed;) {
+        changed = false;
+        for (uint32_t i = 0; i < k->n_instructions; i++) {
+            const PtxInstruction *in = &k->instructions[i];
+            for (size_t o = 0; o < in->n_results; o++) {
+                PtxOperand one = k->operands[in->first + o];
+                if (one < 0 || one == PTX_NOWHERE || is_varying[one] || !makes_varying(k, is_varying, in))
+                    continue;
+                is_varying[one] = changed = true;
+            }
+        }
+    }
+    for (uint32_t i = 0; is_varying && i < k->n_instructions; i++) {
+        PtxInstruction *in = &k->instructions[i];
+        bool sums = in->code == PTX_ATOM && !in->type.is_float && in->type.bits == 32 && in->relation != PTX_MOV && in->relation != PTX_SELP;
+        in->at_once = sums && !varies(k, is_varying, k->operands[in->first + in->n_results]);
+    }
+    free(is_varying);
+}
+
 void ptx_paths(PtxKernel *k)
 {
     enum { TRIP = 500 };
@@ -192,4 +247,5 @@ void ptx_paths(PtxKernel *k)
     }
     free(ready);
     free(begins);
+    find_at_once(k);
 }

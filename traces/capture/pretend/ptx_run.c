@@ -40,6 +40,26 @@ typedef struct {
 } Cell;
 enum { CELLS = 256 };
 
+/* Atomics on global memory are done by units of L2, each for some of its sectors. Clocks of such a unit: for a sector that a warp asks for, and for each more
+ * of the warp's lanes at one address of it. Whole numbers: 1 and 1, 2^26 additions to one address of int on six cards of 14 to 68 multiprocessors take 0.53 to
+ * 0.61 ns each (R100001/Programming-Massively-Parallel-Processors, histogram). Other numbers: 3 more, 2^25 additions to one float on an RTX A6000, 1.67 ns each
+ * (leimao's and others' reductions have the same); 2, scatter_add_ of 2^24 floats on an H100 (traces/gpu_h100-sxm/operators.csv), 65 a nanosecond, half as many
+ * as sectors that its L2 reads and writes. A unit has 512 bytes that lie together: 256 counters on an H100 go at two a clock
+ * (yencal/gpu-histogram-optimization). */
+enum { SECTOR_CLOCKS = 1, MORE_CLOCKS = 1, FLOAT_SECTOR_CLOCKS = 2, FLOAT_MORE_CLOCKS = 3, UNIT = 512 };
+
+/* What one of them does. */
+typedef struct {
+    uint64_t unit, clocks[2]; /* unit: its number + 1; clocks: by is_inner */
+    uint32_t stamp;           /* of the first block that needed it */
+    bool is_shared;           /* others did, too */
+} Crowd;
+enum { CROWDS = 4096 };
+
+/* Additions of other than whole numbers of 32 bits to shared memory are a loop that loads, adds and compares and swaps, in which one lane of a block after the
+ * other gets its turn at an address (LDS, FADD, ATOMS.CAST.SPIN): cycles of a turn, of 2^25 additions by blocks of 256 on an RTX A6000, 3.02 ms. */
+enum { TURN = 70, TURNS = 256 };
+
 typedef struct {
     const PtxKernel *kernel;
     const PtxLaunch *launch;
@@ -59,6 +79,10 @@ typedef struct {
     uint64_t timed_steps, timed, accesses, wavefronts, stored, joined; /* timed: what was issued meanwhile */
     Cell cells[CELLS];
     size_t n_cells;
+    uint64_t atomics[2]; /* clocks of all units of L2 that do them, by is_inner */
+    Crowd *crowds;       /* CROWDS; NULL: no atomics yet */
+    size_t n_crowds;
+    uint32_t turns[TURNS]; /* of the block, by words of shared memory */
 } Run;
 
 /* ---- sectors ---- */
@@ -619,6 +643,36 @@ static uint32_t mark_at(Warp *w, PtxOperand operand, unsigned lane)
     return marks ? marks[lane] : 0;
 }
 
+/* Where lanes go: those whose address hangs on what memory holds, which is not known, may be at any place of the array behind it; where several hang on one
+ * value, these lie together as they are. @spread is room for that. */
+static const uint64_t *spread_out(Run *r, Warp *w, const PtxInstruction *in, PtxOperand where, uint32_t mask, unsigned bytes, uint64_t *spread)
+{
+    const uint64_t *base = lanes_of(w, where);
+    const uint32_t *marks = marks_of(w, where);
+    uint32_t marked = 0;
+    if (r->is_marked && marks)
+        FOR_LANES(mask) marked |= (uint32_t)(marks[lane] != 0) << lane;
+    if (marked == 0)
+        return base;
+    uint32_t first = (uint32_t)__builtin_ctz(marked);
+    uint64_t address = base[first] + (uint64_t)in->offset, grain = bytes, end;
+    if (is_global(in, address))
+        end = r->launch->end(address);
+    else if (in->space == PTX_IN_SHARED || (in->space == PTX_GENERIC && address < PTX_LOCAL))
+        end = r->shared_bytes + (in->space == PTX_GENERIC ? PTX_SHARED : 0);
+    else
+        return base;
+    FOR_LANES(marked) grain = lane != first && marks[lane] == marks[first] ? LINE : grain;
+    uint64_t places = end > address ? (end - address) / grain : 0;
+    FOR_LANES(mask)
+    {
+        __extension__ typedef unsigned __int128 Wide;
+        uint64_t hash = marks[lane] * UINT64_C(0x9e3779b97f4a7c15);
+        spread[lane] = base[lane] + (marks[lane] != 0 ? (uint64_t)((Wide)hash * places >> 64) * grain : 0);
+    }
+    return spread;
+}
+
 static void run_load(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
 {
     const PtxOperand *operands = r->kernel->operands + in->first, where = operands[in->n_results];
@@ -663,6 +717,89 @@ static void run_store(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
                 memcpy(own, &lanes_of(w, operands[i])[lane], each < 8 ? each : 8);
         }
     }
+}
+
+/* The unit of L2 at @address; NULL: there are too many to tell. */
+static Crowd *crowd_of(Run *r, uint64_t address)
+{
+    if (!r->crowds)
+        r->crowds = calloc(CROWDS, sizeof *r->crowds);
+    uint64_t unit = address / UNIT + 1;
+    for (uint32_t slot = (uint32_t)((unit * UINT64_C(0x9e3779b97f4a7c15)) >> 52); r->crowds; slot = (slot + 1) % CROWDS) {
+        Crowd *crowd = &r->crowds[slot];
+        if (crowd->unit == unit)
+            return crowd;
+        if (crowd->unit == 0 && 2 * r->n_crowds >= CROWDS)
+            return NULL;
+        if (crowd->unit == 0) {
+            *crowd = (Crowd){.unit = unit, .stamp = r->stamp};
+            r->n_crowds++;
+            return crowd;
+        }
+    }
+    return NULL;
+}
+
+/* Of lanes at @base + @offset, those whose first is there, and at most how many of them have one address. */
+static uint32_t lanes_of_sector(const uint64_t *base, int64_t offset, uint32_t mask, unsigned *ret_most)
+{
+    uint64_t sector = (base[__builtin_ctz(mask)] + (uint64_t)offset) / SECTOR;
+    uint32_t there = 0;
+    FOR_LANES(mask) there |= (uint32_t)((base[lane] + (uint64_t)offset) / SECTOR == sector) << lane;
+    unsigned most = 0;
+    for (uint32_t others = there; others != 0;) {
+        uint64_t address = base[__builtin_ctz(others)];
+        uint32_t same = 0;
+        FOR_LANES(others) same |= (uint32_t)(base[lane] == address) << lane;
+        others &= ~same;
+        most = (unsigned)__builtin_popcount(same) > most ? (unsigned)__builtin_popcount(same) : most;
+    }
+    *ret_most = most;
+    return there;
+}
+
+/* What L2's units do for an atomic on global memory. */
+static void ask_units(Run *r, const PtxInstruction *in, const uint64_t *base, uint32_t mask)
+{
+    unsigned most;
+    for (uint32_t left = mask, there; left != 0; left &= ~there) {
+        uint64_t address = base[__builtin_ctz(left)] + (uint64_t)in->offset;
+        there = lanes_of_sector(base, in->offset, left, &most);
+        uint64_t clocks = in->type.is_float ? FLOAT_SECTOR_CLOCKS + FLOAT_MORE_CLOCKS * (most - 1) : SECTOR_CLOCKS + MORE_CLOCKS * (most - 1);
+        r->atomics[r->is_inner] += clocks;
+        Crowd *crowd = crowd_of(r, address);
+        if (!crowd)
+            continue;
+        crowd->clocks[r->is_inner] += clocks;
+        crowd->is_shared |= crowd->stamp != r->stamp;
+    }
+}
+
+static bool takes_turns(const PtxInstruction *in)
+{
+    return in->type.is_float || (in->type.bits != 32 && in->relation != PTX_MOV && in->relation != PTX_SELP);
+}
+
+/* Lanes of an atomic that machine code has, once they have summed up what they can. */
+static uint32_t lanes_of_atom(const PtxInstruction *in, const uint64_t *base, uint32_t mask)
+{
+    uint32_t first = (uint32_t)__builtin_ctz(mask);
+    bool at_once = in->at_once;
+    FOR_LANES(mask) at_once = at_once && base[lane] == base[first];
+    return at_once ? UINT32_C(1) << first : mask;
+}
+
+/* What an atomic takes of what does it: units of L2, or turns at shared memory. */
+static void time_atom(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
+{
+    uint64_t spread[LANES];
+    PtxOperand where = r->kernel->operands[in->first + in->n_results];
+    const uint64_t *base = spread_out(r, w, in, where, mask, in->type.bits / 8u, spread);
+    mask = lanes_of_atom(in, base, mask);
+    if (is_global(in, base[__builtin_ctz(mask)] + (uint64_t)in->offset))
+        ask_units(r, in, base, mask);
+    else if (takes_turns(in))
+        FOR_LANES(mask) r->turns[(base[lane] + (uint64_t)in->offset) / WORD % TURNS]++;
 }
 
 static void run_atom(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
@@ -750,6 +887,26 @@ static unsigned conflicts_of(const uint64_t *base, int64_t offset, uint32_t mask
     return most;
 }
 
+/* Lanes of an atomic on shared memory at the bank at which there are most: each has its turn. */
+static unsigned lanes_of_bank(const uint64_t *base, int64_t offset, uint32_t mask)
+{
+    unsigned n[BANKS] = {0}, most = 0;
+    FOR_LANES(mask)
+    {
+        unsigned *bank = &n[(base[lane] + (uint64_t)offset) / WORD % BANKS];
+        *bank += 1;
+        most = *bank > most ? *bank : most;
+    }
+    return most;
+}
+
+/* Whether it only counts: lanes at one word of shared memory are counted at once (ATOMS.POPC.INC, from compute capability 8.0 on). */
+static bool adds_one(const PtxKernel *k, const PtxInstruction *in)
+{
+    PtxOperand added = in->n > in->n_results + 1 ? k->operands[in->first + in->n_results + 1] : PTX_NOWHERE;
+    return in->relation == PTX_ADD && in->n_results == 0 && added < 0 && k->constants[~added].kind == PTX_NUMBER && k->constants[~added].value == 1;
+}
+
 /* Whether each lane has the address of the one @apart (1 or 2: whose number differs in that bit). */
 static bool are_pairs(const uint64_t *base, uint32_t mask, uint32_t apart)
 {
@@ -776,7 +933,7 @@ static unsigned shared_wavefronts(const uint64_t *base, int64_t offset, uint32_t
 
 /* Wavefronts of the units that load and store: of local memory, where lanes lie side by side, one for each word. A load of global memory takes at least
  * two, 1.9 and 2.0 of a plain product of matrices on an A100 and an H200 (yencal/gpu-gemm). */
-static unsigned wavefronts_of(const PtxInstruction *in, const uint64_t *base, int64_t offset, uint32_t mask, unsigned bytes)
+static unsigned wavefronts_of(const PtxKernel *k, const PtxInstruction *in, const uint64_t *base, int64_t offset, uint32_t mask, unsigned bytes)
 {
     uint64_t address = base[__builtin_ctz(mask)] + (uint64_t)offset;
     if (is_global(in, address)) {
@@ -785,7 +942,7 @@ static unsigned wavefronts_of(const PtxInstruction *in, const uint64_t *base, in
     }
     if (in->space == PTX_IN_LOCAL || (in->space == PTX_GENERIC && address >= PTX_LOCAL))
         return (bytes + WORD - 1) / WORD;
-    return shared_wavefronts(base, offset, mask, bytes);
+    return in->code == PTX_ATOM && !adds_one(k, in) ? lanes_of_bank(base, offset, mask) : shared_wavefronts(base, offset, mask, bytes);
 }
 
 /* Whether a load in a loop that is unrolled is one with that of the round before: of the next bytes of one aligned piece. */
@@ -806,9 +963,12 @@ static void time_access(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask
                  : in->code == PTX_ST ? in->n - 1u
                                       : 1,
              joined = in->joined;
-    const uint64_t *base = lanes_of(w, where);
+    uint64_t spread[LANES];
+    const uint64_t *base = spread_out(r, w, in, where, mask, each * n, spread);
     int64_t offset = in->offset;
     unsigned bytes = each * n, times = 1;
+    if (in->code == PTX_ATOM)
+        mask = lanes_of_atom(in, base, mask);
     if (joined > 1 && (where < 0 || base[__builtin_ctz(mask)] % (each * joined) == 0)) {
         bytes = each * joined;
         offset -= (int64_t)((uint64_t)offset % bytes);
@@ -822,7 +982,7 @@ static void time_access(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask
         return;
     }
     r->accesses += times;
-    r->wavefronts += (uint64_t)times * wavefronts_of(in, base, offset, mask, bytes);
+    r->wavefronts += (uint64_t)times * wavefronts_of(r->kernel, in, base, offset, mask, bytes);
     uint64_t address = base[__builtin_ctz(mask)] + (uint64_t)offset;
     if (in->code != PTX_LD && is_global(in, address))
         r->stored += pieces_of(base, offset, mask, bytes, SECTOR);
@@ -836,7 +996,10 @@ static void run_instruction(Run *r, Warp *w, const PtxInstruction *in, uint32_t 
     case PTX_NOP: return;
     case PTX_LD: run_load(r, w, in, mask); return;
     case PTX_ST: run_store(r, w, in, mask); return;
-    case PTX_ATOM: run_atom(r, w, in, mask); return;
+    case PTX_ATOM:
+        time_atom(r, w, in, mask);
+        run_atom(r, w, in, mask);
+        return;
     case PTX_COPY: run_copy(r, w, in, mask); return;
     case PTX_TILE: run_tile(r, w, in, mask); return;
     case PTX_MMA: r->multiplied[r->is_inner] += in->multiplied * (unsigned)__builtin_popcount(mask) / LANES; return; /* lanes may come one by one */
@@ -1045,6 +1208,15 @@ static void add_path(Path *to, const Path *more)
     to->barriers += more->barriers;
 }
 
+/* A block's warps take turns where they add to one word. */
+static void take_turns(const Run *r, Path *path)
+{
+    uint32_t most = 0;
+    for (size_t i = 0; i < TURNS; i++)
+        most = r->turns[i] > most ? r->turns[i] : most;
+    path->cycles += (uint64_t)TURN * most;
+}
+
 static bool run_block(Run *r, const unsigned *block, bool is_inner)
 {
     Path longest = {0}; /* of a warp so far */
@@ -1053,6 +1225,7 @@ static bool run_block(Run *r, const unsigned *block, bool is_inner)
     r->stamp++;
     r->n_keys = 0;
     r->is_inner = is_inner;
+    memset(r->turns, 0, sizeof r->turns);
     if (r->shared)
         memset(r->shared, 0, r->shared_bytes);
     if (r->n_kept == 1) {
@@ -1065,6 +1238,7 @@ static bool run_block(Run *r, const unsigned *block, bool is_inner)
             } while (r->warps->alive != 0);
             take_longer(&longest, &r->warps->path);
         }
+        take_turns(r, &longest);
         add_path(&r->paths[is_inner], &longest);
         return true;
     }
@@ -1084,6 +1258,7 @@ static bool run_block(Run *r, const unsigned *block, bool is_inner)
                 r->warps[i].path = longest;
             }
     }
+    take_turns(r, &longest);
     add_path(&r->paths[is_inner], &longest);
     return true;
 }
@@ -1258,6 +1433,7 @@ static void end(Run *r)
     free(r->shared);
     free(r->keys);
     free(r->stamps);
+    free(r->crowds);
 }
 
 bool ptx_moves(const PtxKernel *kernel, const PtxLaunch *launch, PtxMoves *ret)
@@ -1278,6 +1454,13 @@ bool ptx_moves(const PtxKernel *kernel, const PtxLaunch *launch, PtxMoves *ret)
     ret->cycles = of_all(&r, few->cycles, more->cycles, corners, inner);
     ret->trips = of_all(&r, few->trips, more->trips, corners, inner);
     ret->barriers = of_all(&r, few->barriers, more->barriers, corners, inner);
+    ret->atomics = of_all(&r, r.atomics[0], r.atomics[1], corners, inner);
+    ret->crowded = 0;
+    for (size_t i = 0; r.crowds && i < CROWDS; i++) {
+        const Crowd *crowd = &r.crowds[i];
+        uint64_t clocks = crowd->is_shared ? of_all(&r, crowd->clocks[0], crowd->clocks[1], corners, inner) : crowd->clocks[0] + crowd->clocks[1];
+        ret->crowded = clocks > ret->crowded ? clocks : ret->crowded;
+    }
     end(&r);
     return ok;
 }

@@ -472,6 +472,8 @@ void pretend_work(const char *word, void *stream, const char *format, ...)
                       " %" PRIu32,
                       computed.by.lanes, computed.by.lanes_64, computed.by.issued, computed.by.accesses, computed.by.wavefronts, computed.by.fetched,
                       computed.by.cycles, computed.by.trips, computed.by.barriers, computed.by.registers, computed.by.shared);
+    if (is_kernel && computed.told && computed.by.atomics > 0)
+        append_format(&line_text, "\natomics %" PRIu64 " %" PRIu64, computed.by.atomics, computed.by.crowded);
     if (is_kernel)
         memset(&computed, 0, sizeof computed);
     uint64_t run, id;
