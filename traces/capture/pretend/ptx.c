@@ -428,16 +428,16 @@ static PtxSpace space_of(const Parser *p)
 static const struct {
     const char *name;
     PtxCode code;
-} codes[] = {{"add", PTX_ADD},    {"sub", PTX_SUB},   {"mul", PTX_MUL},           {"mad", PTX_MAD},     {"fma", PTX_FMA},     {"div", PTX_DIV},
-             {"rem", PTX_REM},    {"abs", PTX_ABS},   {"neg", PTX_NEG},           {"min", PTX_MIN},     {"max", PTX_MAX},     {"and", PTX_AND},
-             {"or", PTX_OR},      {"xor", PTX_XOR},   {"not", PTX_NOT},           {"cnot", PTX_CNOT},   {"lop3", PTX_LOP3},   {"shl", PTX_SHL},
-             {"shr", PTX_SHR},    {"shf", PTX_SHFL},  {"bfe", PTX_BFE},           {"bfi", PTX_BFI},     {"bfind", PTX_BFIND}, {"clz", PTX_CLZ},
-             {"popc", PTX_POPC},  {"brev", PTX_BREV}, {"prmt", PTX_PRMT},         {"setp", PTX_SET},    {"set", PTX_SET},     {"selp", PTX_SELP},
-             {"slct", PTX_SLCT},  {"cvt", PTX_CVT},   {"cvta", PTX_TO_GENERIC},   {"mov", PTX_MOV},     {"sqrt", PTX_SQRT},   {"rcp", PTX_RCP},
-             {"shfl", PTX_LANES}, {"vote", PTX_VOTE}, {"activemask", PTX_ACTIVE}, {"redux", PTX_REDUX}, {"elect", PTX_ELECT}, {"ld", PTX_LD},
-             {"ldu", PTX_LD},     {"st", PTX_ST},     {"atom", PTX_ATOM},         {"red", PTX_ATOM},    {"cp", PTX_COPY},     {"bra", PTX_BRA},
-             {"brx", PTX_BRX},    {"ret", PTX_EXIT},  {"exit", PTX_EXIT},         {"trap", PTX_EXIT},   {"bar", PTX_BAR},     {"barrier", PTX_BAR},
-             {"mma", PTX_MMA},    {"wmma", PTX_MMA},  {"wgmma", PTX_MMA}};
+} codes[] = {{"add", PTX_ADD},    {"sub", PTX_SUB},   {"mul", PTX_MUL},           {"mad", PTX_MAD},         {"fma", PTX_FMA},        {"div", PTX_DIV},
+             {"rem", PTX_REM},    {"abs", PTX_ABS},   {"neg", PTX_NEG},           {"min", PTX_MIN},         {"max", PTX_MAX},        {"and", PTX_AND},
+             {"or", PTX_OR},      {"xor", PTX_XOR},   {"not", PTX_NOT},           {"cnot", PTX_CNOT},       {"lop3", PTX_LOP3},      {"shl", PTX_SHL},
+             {"shr", PTX_SHR},    {"shf", PTX_SHFL},  {"bfe", PTX_BFE},           {"bfi", PTX_BFI},         {"bfind", PTX_BFIND},    {"clz", PTX_CLZ},
+             {"popc", PTX_POPC},  {"brev", PTX_BREV}, {"prmt", PTX_PRMT},         {"setp", PTX_SET},        {"set", PTX_SET},        {"selp", PTX_SELP},
+             {"slct", PTX_SLCT},  {"cvt", PTX_CVT},   {"cvta", PTX_TO_GENERIC},   {"mov", PTX_MOV},         {"sqrt", PTX_SQRT},      {"rcp", PTX_RCP},
+             {"shfl", PTX_LANES}, {"vote", PTX_VOTE}, {"activemask", PTX_ACTIVE}, {"redux", PTX_REDUX},     {"elect", PTX_ELECT},    {"ld", PTX_LD},
+             {"ldu", PTX_LD},     {"st", PTX_ST},     {"atom", PTX_ATOM},         {"red", PTX_ATOM},        {"cp", PTX_COPY},        {"bra", PTX_BRA},
+             {"brx", PTX_BRX},    {"ret", PTX_EXIT},  {"exit", PTX_EXIT},         {"trap", PTX_EXIT},       {"bar", PTX_BAR},        {"barrier", PTX_BAR},
+             {"mma", PTX_MMA},    {"wmma", PTX_MMA},  {"wgmma", PTX_MMA},         {"ldmatrix", PTX_MATRIX}, {"stmatrix", PTX_MATRIX}};
 
 static PtxCode code_of(Word name)
 {
@@ -532,12 +532,26 @@ static void read_copy(Parser *p, PtxInstruction *in)
     }
     in->offset = p->offsets[writes ? 0 : 1];
     PtxOperand address = p->operands[p->groups[writes ? 0 : 1]], size = p->operands[p->groups[!bulk && p->n_groups > 3 ? 3 : 2]];
+    PtxOperand to = p->operands[0];
     p->operands[0] = address;
     p->operands[1] = size;
-    p->n_operands = 2;
-    in->n = 2;
+    p->operands[2] = to;
+    p->n_operands = in->n = bulk ? 2 : 3;
+    in->apart = p->offsets[0];
     in->space = PTX_GLOBAL;
     in->is_written = writes;
+}
+
+/* Loads have their registers first, stores behind the address. */
+static void read_matrices(Parser *p, PtxInstruction *in)
+{
+    bool loads = ptx_is_word(p->modifiers[0].at, p->modifiers[0].n, "ldmatrix");
+    in->n_results = loads ? (uint8_t)(p->n_groups > 1 ? p->groups[1] : 1) : 0;
+    in->n = (uint8_t)(in->n_results + 1);
+    in->offset = p->offsets[loads];
+    in->relation = has(p, "x4") ? 4 : has(p, "x2") ? 2 : 1;
+    in->space = PTX_IN_SHARED;
+    p->failed = p->failed || p->n_groups != 2;
 }
 
 static void read_comparison(Parser *p, PtxInstruction *in)
@@ -652,6 +666,7 @@ static void read_meaning(Parser *p, PtxInstruction *in)
         p->failed = p->failed || p->n_groups < 2;
         return;
     case PTX_ATOM: read_atom(p, in); return;
+    case PTX_MATRIX: read_matrices(p, in); return;
     case PTX_COPY: read_copy(p, in); return;
     case PTX_EXIT:
     case PTX_BAR:
@@ -698,7 +713,7 @@ static bool is_beyond(const Parser *p)
 static bool is_of_nothing(const Parser *p)
 {
     static const char *const names[] = {"membar",        "fence",      "prefetch", "prefetchu", "griddepcontrol", "nanosleep", "discard",
-                                        "applypriority", "setmaxnreg", "mbarrier", "pmevent",   "brkpt",          "isspacep",  "stmatrix"};
+                                        "applypriority", "setmaxnreg", "mbarrier", "pmevent",   "brkpt",          "isspacep"};
     Word name = p->modifiers[0];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (ptx_is_word(name.at, name.n, names[i]))
@@ -730,6 +745,7 @@ static bool is_sound(const Parser *p, const PtxInstruction *in)
     case PTX_LANES: return in->n_results >= 1 && in->n_results <= 2 && of >= 2;
     case PTX_LD:
     case PTX_UNPACK: return in->n_results >= 1 && of == 1;
+    case PTX_MATRIX: return of == 1;
     case PTX_ATOM: return in->n_results <= 1 && of >= 1;
     default: return in->n_results == 1 && of >= 1;
     }

@@ -70,6 +70,7 @@ typedef enum {
     PTX_BAR,
     PTX_MMA,
     PTX_TILE /* a warp's loads or stores of a tile, row by row */,
+    PTX_MATRIX /* of shared memory, matrices of 8 rows of 16 bytes, each row by the address of one lane */,
     PTX_NOP
 } PtxCode;
 
@@ -98,7 +99,7 @@ typedef struct {
 typedef struct {
     uint8_t code;     /* PtxCode */
     uint8_t space;    /* PtxSpace */
-    uint8_t relation; /* PtxRelation, PtxLanes, PtxVote, the PtxCode of an atom or redux, or a tile's rows */
+    uint8_t relation; /* PtxRelation, PtxLanes, PtxVote, the PtxCode of an atom or redux, a tile's rows, or how many matrices */
     uint8_t combined; /* PTX_AND, PTX_OR, PTX_XOR: of a comparison with one more predicate; 0: none */
     PtxType type, from;
     bool not_guard, is_written, wraps; /* is_written: a copy or a tile that is written to global memory */
@@ -112,6 +113,7 @@ typedef struct {
     PtxOperand guard;
     uint32_t first;  /* operand */
     int64_t offset;  /* Of an address, the last operand but the values of ST and ATOM: see ptx.c */
+    int64_t apart;   /* COPY: offset of where it goes to in shared memory, the third operand; that is not there where a unit of its own copies. */
     uint32_t target; /* Instruction that a branch goes to; for BRX the first of the kernel's targets */
     uint32_t n_targets;
     uint32_t site;       /* Number among those that touch global memory */
@@ -122,7 +124,7 @@ typedef struct {
 /* Whether it takes the time of the units that load and store. */
 static inline bool ptx_is_access(const PtxInstruction *in)
 {
-    bool touches = in->code == PTX_LD || in->code == PTX_ST || in->code == PTX_ATOM;
+    bool touches = in->code == PTX_LD || in->code == PTX_ST || in->code == PTX_ATOM || in->code == PTX_MATRIX;
     return touches && in->joined > 0 && in->space != PTX_PARAM && in->space != PTX_CONST;
 }
 

@@ -26,6 +26,7 @@ static uint32_t latency_of(const PtxInstruction *in, uint32_t trip)
     case PTX_ATOM:
     case PTX_COPY: return is_of_array(in) ? trip : SHARED;
     case PTX_TILE: return in->is_written ? 0 : is_of_array(in) ? trip : SHARED;
+    case PTX_MATRIX:
     case PTX_LANES: return SHARED; /* by the same unit */
     default: return in->counts.issued > 0 ? ARITHMETIC : 0;
     }

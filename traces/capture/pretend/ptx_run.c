@@ -988,9 +988,29 @@ static void time_access(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask
         r->stored += pieces_of(base, offset, mask, bytes, SECTOR);
 }
 
+/* The same of matrices, whose rows the first lanes say, and of a copy to shared memory. */
+static void time_rows(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
+{
+    enum { ROWS = 8, ROW_BYTES = 16 };
+    const PtxOperand *operands = r->kernel->operands + in->first;
+    r->timed_steps++;
+    r->accesses++;
+    if (in->code == PTX_MATRIX) {
+        mask &= (uint32_t)mask_of(ROWS * in->relation);
+        r->wavefronts += shared_wavefronts(lanes_of(w, operands[in->n_results]), in->offset, mask, ROW_BYTES);
+        return;
+    }
+    unsigned bytes = (unsigned)(lanes_of(w, operands[1])[__builtin_ctz(mask)] & UINT32_MAX);
+    bytes = bytes >= 1 && bytes <= ROW_BYTES ? bytes : ROW_BYTES;
+    r->wavefronts += pieces_of(lanes_of(w, operands[0]), in->offset, mask, bytes, LINE);
+    r->wavefronts += shared_wavefronts(lanes_of(w, operands[2]), in->apart, mask, bytes);
+}
+
 static void run_instruction(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
 {
-    if (r->is_timed && ptx_is_access(in))
+    if (r->is_timed && (in->code == PTX_MATRIX || (in->code == PTX_COPY && in->n > 2)))
+        time_rows(r, w, in, mask);
+    else if (r->is_timed && ptx_is_access(in))
         time_access(r, w, in, mask);
     switch (in->code) {
     case PTX_NOP: return;
@@ -1011,6 +1031,7 @@ static void run_instruction(Run *r, Warp *w, const PtxInstruction *in, uint32_t 
     case PTX_ACTIVE:
     case PTX_REDUX:
     case PTX_ELECT: run_together(r, w, in, mask); break;
+    case PTX_MATRIX:
     case PTX_ZERO:
         for (size_t i = 0; i < in->n_results; i++) {
             PtxOperand result = r->kernel->operands[in->first + i];
