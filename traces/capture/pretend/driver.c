@@ -1,6 +1,7 @@
 /* The CUDA driver's names, for those who open libcuda.so.1 themselves: Triton, PyTorch's expandable segments, kernels compiled at run time. Memory, streams and
  * launches are the runtime's. */
 #include "pretend.h"
+#include "ptx.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -1114,25 +1115,37 @@ PRETEND_EXPORT int cuOccupancyMaxActiveClusters(int *ret, void *function, const 
     return SUCCESS;
 }
 
-/* A descriptor of a tensor is only for the kernel, which it is a parameter of: 128 bytes, whose first 8 are the tensor's address here, so that it is found. */
-static int describe(void *ret, const void *address)
+/* A descriptor of a tensor is only for the kernel, which it is a parameter of: 128 bytes, which are @tensor here. */
+static int describe(void *ret, const PtxTensor *tensor)
 {
     enum { DESCRIPTOR_BYTES = 128 };
     memset(ret, 0, DESCRIPTOR_BYTES);
-    memcpy(ret, &address, sizeof address);
+    memcpy(ret, tensor, sizeof *tensor);
     return SUCCESS;
 }
 
-PRETEND_EXPORT int cuTensorMapEncodeTiled(void *ret, int type, unsigned rank, const void *address)
+PRETEND_EXPORT int cuTensorMapEncodeTiled(void *ret, int type, unsigned rank, const void *address, const uint64_t *sizes, const uint64_t *apart,
+                                          const uint32_t *box)
 {
-    (void)type, (void)rank;
-    return describe(ret, address);
+    static const uint8_t bits[] = {8, 16, 32, 32, 64, 64, 16, 32, 64, 16, 32, 32, 32, 4, 4, 6}; /* CUtensorMapDataType */
+    PtxTensor tensor = {.address = (uint64_t)(uintptr_t)address};
+    if (rank < 1 || rank > 5 || type < 0 || (size_t)type >= sizeof bits)
+        return INVALID_VALUE;
+    tensor.dimensions = (uint8_t)rank;
+    tensor.bits = bits[type];
+    for (unsigned i = 0; i < rank; i++) {
+        tensor.sizes[i] = sizes[i] > UINT32_MAX ? UINT32_MAX : (uint32_t)sizes[i];
+        tensor.box[i] = box[i];
+        if (i > 0)
+            tensor.apart[i - 1] = apart[i - 1];
+    }
+    return describe(ret, &tensor);
 }
 
 PRETEND_EXPORT int cuTensorMapEncodeIm2col(void *ret, int type, unsigned rank, const void *address)
 {
     (void)type, (void)rank;
-    return describe(ret, address);
+    return describe(ret, &(PtxTensor){.address = (uint64_t)(uintptr_t)address});
 }
 
 PRETEND_EXPORT int cuTensorMapEncodeIm2colWide(void *ret, int type, unsigned rank, const void *address)

@@ -155,7 +155,29 @@ static PtxOperand special(Parser *p, Word name)
                  {"%lanemask_le", PTX_LANEMASK_LE},
                  {"%lanemask_gt", PTX_LANEMASK_GT},
                  {"%lanemask_ge", PTX_LANEMASK_GE},
-                 {"%dynamic_smem_size", PTX_DYNAMIC_SHARED}};
+                 {"%dynamic_smem_size", PTX_DYNAMIC_SHARED},
+                 {"%cluster_ctaid.x", PTX_IN_CLUSTER_X},
+                 {"%cluster_ctaid.y", PTX_IN_CLUSTER_Y},
+                 {"%cluster_ctaid.z", PTX_IN_CLUSTER_Z},
+                 {"%cluster_ctarank", PTX_IN_CLUSTER},
+                 {"%clusterid.x", PTX_CLUSTER_X},
+                 {"%clusterid.y", PTX_CLUSTER_Y},
+                 {"%clusterid.z", PTX_CLUSTER_Z},
+                 {"%nclusterid.x", PTX_CLUSTERS_X},
+                 {"%nclusterid.y", PTX_CLUSTERS_Y},
+                 {"%nclusterid.z", PTX_CLUSTERS_Z}};
+    const unsigned *cluster = p->kernel->cluster;
+    const struct {
+        const char *name;
+        uint64_t value;
+    } sizes[] = {{"%cluster_nctaid.x", cluster[0]},
+                 {"%cluster_nctaid.y", cluster[1]},
+                 {"%cluster_nctaid.z", cluster[2]},
+                 {"%cluster_nctarank", (uint64_t)cluster[0] * cluster[1] * cluster[2]},
+                 {"%is_explicit_cluster", 1}};
+    /* How large clusters are that a launch asks for is not known. Clocks and numbers of multiprocessors matter to no address. */
+    bool is_of_cluster = name.n > 8 && (memcmp(name.at, "%cluster", 8) == 0 || memcmp(name.at, "%ncluste", 8) == 0);
+    p->failed = p->failed || (is_of_cluster && cluster[0] == 0);
     PtxConstant constant;
     memset(&constant, 0, sizeof constant);
     for (size_t i = 0; i < sizeof known / sizeof *known; i++)
@@ -164,8 +186,9 @@ static PtxOperand special(Parser *p, Word name)
             constant.value = known[i].special;
             return add_constant(p, constant);
         }
-    /* Blocks of a cluster are not told apart. Clocks and numbers of multiprocessors matter to no address. */
-    p->failed = p->failed || (name.n > 8 && (memcmp(name.at, "%cluster", 8) == 0 || memcmp(name.at, "%ncluste", 8) == 0));
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        if (ptx_is_word(name.at, name.n, sizes[i].name))
+            return number(p, sizes[i].value);
     return number(p, ptx_is_word(name.at, name.n, "WARP_SZ") ? 32 : 0);
 }
 
@@ -295,13 +318,17 @@ static void push(Parser *p, PtxOperand one)
         p->has_more = true;
 }
 
-/* "[base + offset]", behind its bracket. Further numbers (of tensor maps) are read over. */
+/* "[base + offset]", or of a tensor "[map, {coordinates}]", behind its bracket. */
 static void push_address(Parser *p, int64_t *ret_offset)
 {
     push(p, operand(p, next(p)));
     for (Word word = next(p); word.n > 0 && !is(word, ']'); word = next(p)) {
         bool negative = is(word, '-');
-        if (negative || is(word, '+')) {
+        if (is(word, '{')) {
+            for (word = next(p); word.n > 0 && !is(word, '}'); word = next(p))
+                if (!is(word, ','))
+                    push(p, operand(p, word));
+        } else if (negative || is(word, '+')) {
             word = next(p);
             if (is(word, '-')) {
                 negative = !negative;
@@ -515,14 +542,37 @@ static bool is_zero(const Parser *p, PtxOperand one)
     return constant && constant->kind == PTX_NUMBER && constant->value + constant->more == 0;
 }
 
+/* A copy of a box: [to], [map, {coordinates}], [barrier], or [map, {coordinates}], [from]. */
+static void read_tensor(Parser *p, PtxInstruction *in)
+{
+    in->is_written = p->n_modifiers > 5 && ptx_is_word(p->modifiers[5].at, p->modifiers[5].n, "global");
+    size_t at = in->is_written ? 0 : 1, first = p->n_groups > at ? p->groups[at] : 0, end = p->n_groups > at + 1 ? p->groups[at + 1] : first;
+    if (has(p, "prefetch")) {
+        in->code = PTX_NOP;
+        return;
+    }
+    p->failed = p->failed || begins(p, "im2col") || begins(p, "tile::") || end < first + 2 || end > first + 6;
+    if (p->failed)
+        return;
+    in->code = PTX_TENSOR;
+    in->relation = (uint8_t)(end - first - 1);
+    in->space = PTX_GLOBAL;
+    memmove(p->operands, p->operands + first, (end - first) * sizeof *p->operands);
+    p->n_operands = in->n = (uint8_t)(end - first);
+}
+
 /* What lies in the group's first operand alone is the address: of a copy from global memory [to], [from], size. */
 static void read_copy(Parser *p, PtxInstruction *in)
 {
     bool bulk = has(p, "bulk"), writes = bulk && begins(p, "global") && p->n_modifiers > 3 && ptx_is_word(p->modifiers[3].at, p->modifiers[3].n, "global");
     in->n_results = 0;
     in->n = 0;
-    if (has(p, "tensor") || begins(p, "reduce")) {
+    if (begins(p, "reduce")) {
         p->failed = true;
+        return;
+    }
+    if (has(p, "tensor")) {
+        read_tensor(p, in);
         return;
     }
     in->waits_for_copies = has(p, "wait_all") || (has(p, "wait_group") && is_zero(p, p->n_operands > 0 ? p->operands[0] : PTX_NOWHERE));
@@ -709,6 +759,22 @@ static bool is_beyond(const Parser *p)
     return false;
 }
 
+/* Whether it asks a barrier in shared memory whether all have come, and all copies. They have: warps run one after the other. */
+static bool is_awaited(const Parser *p)
+{
+    return ptx_is_word(p->modifiers[0].at, p->modifiers[0].n, "mbarrier") && (has(p, "try_wait") || has(p, "test_wait"));
+}
+
+static void read_wait(Parser *p, PtxInstruction *in)
+{
+    in->code = PTX_MOV;
+    in->type = (PtxType){1, false, false};
+    in->waits_for_copies = true;
+    p->operands[1] = number(p, 1);
+    p->n_operands = in->n = 2;
+    in->n_results = 1;
+}
+
 /* Whether it moves nothing between arrays and multiprocessors that other instructions do not, and makes no address. */
 static bool is_of_nothing(const Parser *p)
 {
@@ -717,7 +783,7 @@ static bool is_of_nothing(const Parser *p)
     Word name = p->modifiers[0];
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (ptx_is_word(name.at, name.n, names[i]))
-            return true;
+            return !is_awaited(p);
     return false;
 }
 
@@ -739,6 +805,7 @@ static bool is_sound(const Parser *p, const PtxInstruction *in)
     case PTX_ACTIVE: return in->n_results == 1 && in->n == 1;
     case PTX_ST:
     case PTX_COPY:
+    case PTX_TENSOR:
     case PTX_TILE: return in->n_results == 0 && of >= 2;
     case PTX_BRX: return of == 1;
     case PTX_SET:
@@ -833,7 +900,10 @@ static void read_instruction(Parser *p, Word word, PtxOperand guard, bool not_gu
         p->failed = p->failed || is_beyond(p) || (p->has_more && in.code != PTX_MMA);
         if (p->failed)
             return;
-        read_meaning(p, &in);
+        if (is_awaited(p))
+            read_wait(p, &in);
+        else
+            read_meaning(p, &in);
     }
     in.counts.issued = is_issued(p, &in);
     add_instruction(p, in);
@@ -1053,7 +1123,7 @@ static void find_targets(Parser *p)
 
 static bool is_site(const PtxInstruction *in)
 {
-    bool touches = in->code == PTX_LD || in->code == PTX_ST || in->code == PTX_ATOM || in->code == PTX_COPY || in->code == PTX_TILE;
+    bool touches = in->code == PTX_LD || in->code == PTX_ST || in->code == PTX_ATOM || in->code == PTX_COPY || in->code == PTX_TILE || in->code == PTX_TENSOR;
     return touches && (in->space == PTX_GLOBAL || in->space == PTX_GENERIC);
 }
 
@@ -1074,7 +1144,8 @@ static size_t needed_operands(const PtxKernel *k, const PtxInstruction *in, bool
     size_t all = in->n - (size_t)in->n_results;
     bool is_read = (in->space == PTX_IN_SHARED && k->reads_shared) || (in->space == PTX_IN_LOCAL && k->reads_local) ||
                    (in->space == PTX_GENERIC && (k->reads_shared || k->reads_local));
-    if (in->code == PTX_BRX || (is_site(in) && (in->code == PTX_COPY || in->code == PTX_TILE)) || makes || (in->code == PTX_ST && is_read))
+    if (in->code == PTX_BRX || (is_site(in) && (in->code == PTX_COPY || in->code == PTX_TILE || in->code == PTX_TENSOR)) || makes ||
+        (in->code == PTX_ST && is_read))
         return all;
     return is_site(in) || (times && ptx_is_access(in)) ? 1 : 0;
 }
@@ -1249,6 +1320,25 @@ static void skip_body(Parser *p)
 }
 
 /* Up to the body of the kernel @name, or to the end. */
+/* What stands between a kernel's parameters and the brace that opens its body: how many blocks a cluster has. False: there is no body. */
+static bool read_launch(Parser *p)
+{
+    for (Word word = next(p); word.n > 0 && !is(word, ';'); word = next(p)) {
+        if (is(word, '{'))
+            return true;
+        if (!ptx_is_word(word.at, word.n, ".reqnctapercluster"))
+            continue;
+        for (size_t i = 0; i < 3; i++) {
+            bool is_said = i == 0 || is(peek(p), ',');
+            if (is_said && i > 0)
+                next(p);
+            uint64_t blocks = is_said ? literal(next(p)) : 1;
+            p->kernel->cluster[i] = blocks >= 1 && blocks <= 1024 ? (unsigned)blocks : 1;
+        }
+    }
+    return false;
+}
+
 static bool find_kernel(Parser *p, const char *name)
 {
     bool is_extern = false;
@@ -1261,8 +1351,7 @@ static bool find_kernel(Parser *p, const char *name)
             word = next(p);
             if (ptx_is_word(word.at, word.n, name)) {
                 read_parameters(p);
-                p->at += strcspn(p->at, "{;");
-                return *p->at++ == '{';
+                return read_launch(p);
             }
             p->at += strcspn(p->at, "{;");
             if (*p->at == '{')

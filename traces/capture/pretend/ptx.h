@@ -70,6 +70,7 @@ typedef enum {
     PTX_BAR,
     PTX_MMA,
     PTX_TILE /* a warp's loads or stores of a tile, row by row */,
+    PTX_TENSOR /* a copy of a box of a tensor, from or to shared memory */,
     PTX_MATRIX /* of shared memory, matrices of 8 rows of 16 bytes, each row by the address of one lane */,
     PTX_NOP
 } PtxCode;
@@ -99,7 +100,7 @@ typedef struct {
 typedef struct {
     uint8_t code;     /* PtxCode */
     uint8_t space;    /* PtxSpace */
-    uint8_t relation; /* PtxRelation, PtxLanes, PtxVote, the PtxCode of an atom or redux, a tile's rows, or how many matrices */
+    uint8_t relation; /* PtxRelation, PtxLanes, PtxVote, the PtxCode of an atom or redux, a tile's rows, how many matrices, or a tensor's dimensions */
     uint8_t combined; /* PTX_AND, PTX_OR, PTX_XOR: of a comparison with one more predicate; 0: none */
     PtxType type, from;
     bool not_guard, is_written, wraps; /* is_written: a copy or a tile that is written to global memory */
@@ -151,6 +152,16 @@ typedef enum {
     PTX_LANEMASK_GT,
     PTX_LANEMASK_GE,
     PTX_DYNAMIC_SHARED,
+    PTX_IN_CLUSTER_X, /* of the block among those of its cluster */
+    PTX_IN_CLUSTER_Y,
+    PTX_IN_CLUSTER_Z,
+    PTX_IN_CLUSTER,
+    PTX_CLUSTER_X,
+    PTX_CLUSTER_Y,
+    PTX_CLUSTER_Z,
+    PTX_CLUSTERS_X,
+    PTX_CLUSTERS_Y,
+    PTX_CLUSTERS_Z,
     PTX_SPECIALS /* where dynamic shared memory begins */
 } PtxSpecial;
 
@@ -168,6 +179,7 @@ struct PtxKernel {
     uint32_t *targets; /* of BRX */
     char **variables;  /* names of the module's variables that it takes addresses of */
     uint32_t n_instructions, n_operands, n_constants, n_targets, n_variables, n_registers, n_sites, n_again;
+    unsigned cluster[3];            /* Blocks of a cluster, by the kernel itself; 0: it does not say. */
     uint64_t shared, local;         /* bytes: what it declares of each; dynamic shared memory begins behind */
     bool reads_shared, reads_local; /* Addresses or branches hang on what lies there. */
     char multiplied[8];             /* Type of what it multiplies: "bf16"; "" of none */
@@ -183,6 +195,14 @@ PtxKernel *ptx_kernel_new(const char *module, const char *name);
 void ptx_kernel_free(PtxKernel *kernel);
 /* Fills cycles, trips and joined of all instructions. For ptx_kernel_new. */
 void ptx_paths(PtxKernel *kernel);
+
+/* What the 128 bytes of a tensor's map (CUtensorMap) are here: of each dimension, from the one that lies together on, the size and that of a box, in elements,
+ * and of all others how many bytes apart. */
+typedef struct {
+    uint64_t address, apart[4];
+    uint32_t sizes[5], box[5];
+    uint8_t dimensions, bits; /* bits of an element; 0: it is not known how it lies */
+} PtxTensor;
 
 /* What a kernel moves, found by running some of its blocks. */
 typedef struct {

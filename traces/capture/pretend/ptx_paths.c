@@ -24,6 +24,7 @@ static uint32_t latency_of(const PtxInstruction *in, uint32_t trip)
     switch (in->code) {
     case PTX_LD: return in->space == PTX_IN_SHARED || in->space == PTX_IN_LOCAL ? SHARED : is_of_array(in) ? trip : 0;
     case PTX_ATOM:
+    case PTX_TENSOR:
     case PTX_COPY: return is_of_array(in) ? trip : SHARED;
     case PTX_TILE: return in->is_written ? 0 : is_of_array(in) ? trip : SHARED;
     case PTX_MATRIX:
@@ -35,7 +36,7 @@ static uint32_t latency_of(const PtxInstruction *in, uint32_t trip)
 /* The longest path through instructions [@first, @end); @ready: of each register, 0 before and after. */
 static uint32_t longest_path(const PtxKernel *k, uint32_t first, uint32_t end, uint32_t trip, uint32_t *ready)
 {
-    uint32_t fence = 0, begun = 0, done = 0, copied = 0, issued = 0;
+    uint32_t fence = 0, begun = 0, done = 0, copied = 0, issued = 0; /* issued: since the fence */
     for (uint32_t i = first; i < end; i++) {
         const PtxInstruction *in = &k->instructions[i];
         const PtxOperand *operands = in->n > 0 ? k->operands + in->first : NULL;
@@ -51,9 +52,11 @@ static uint32_t longest_path(const PtxKernel *k, uint32_t first, uint32_t end, u
         for (size_t o = 0; o < in->n_results; o++)
             if (operands[o] >= 0 && operands[o] != PTX_NOWHERE)
                 ready[operands[o]] = made;
-        if (in->code == PTX_BAR || in->waits_for_copies)
-            fence = start;
-        if (in->code == PTX_COPY)
+        if (in->code == PTX_BAR || in->waits_for_copies) {
+            fence = start > fence + issued ? start : fence + issued;
+            issued = 0;
+        }
+        if (in->code == PTX_COPY || in->code == PTX_TENSOR)
             copied = made > copied ? made : copied;
         else if (in->n_results > 0 && made > done)
             done = made;
@@ -67,7 +70,7 @@ static uint32_t longest_path(const PtxKernel *k, uint32_t first, uint32_t end, u
                 ready[one] = 0;
         }
     done = begun > done ? begun : done;
-    return issued > done ? issued : done;
+    return fence + issued > done ? fence + issued : done;
 }
 
 /* Where the instruction's address is counted from, and how far from there. */

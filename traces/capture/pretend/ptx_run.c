@@ -845,6 +845,68 @@ static void run_tile(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
         w->is_away |= touch(r, &r->sites[in->site], address + row * apart, in->multiplied, mark, !in->is_written, in->is_written);
 }
 
+/* The map at @address, among the parameters or in memory that is known. */
+static bool read_map(Run *r, uint64_t address, PtxTensor *ret)
+{
+    uint64_t words[(sizeof *ret + 7) / 8] = {0};
+    for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+        if (address >= PTX_PARAMETER)
+            words[i] = of_parameter(r->launch, address + 8 * i, 8);
+        else if (!r->launch->peek || !r->launch->peek(address + 8 * i, 8, &words[i]))
+            return false;
+    }
+    memcpy(ret, words, sizeof *ret);
+    return ret->bits > 0 && ret->dimensions >= 1 && ret->dimensions <= 5;
+}
+
+/* One row of the box at @at, number @row of all: what of it lies inside. */
+static bool row_of_box(const PtxTensor *map, const int64_t *at, uint64_t row, uint64_t *ret_address, uint64_t *ret_bytes)
+{
+    uint64_t address = map->address;
+    for (size_t i = 1; i < map->dimensions; i++) {
+        int64_t place = at[i] + (int64_t)(row % map->box[i]);
+        row /= map->box[i];
+        if (place < 0 || place >= (int64_t)map->sizes[i])
+            return false;
+        address += (uint64_t)place * map->apart[i - 1];
+    }
+    int64_t first = at[0] < 0 ? 0 : at[0], end = at[0] + (int64_t)map->box[0];
+    end = end > (int64_t)map->sizes[0] ? (int64_t)map->sizes[0] : end;
+    if (end <= first)
+        return false;
+    *ret_address = address + (uint64_t)first * map->bits / 8;
+    *ret_bytes = (uint64_t)(end - first) * map->bits / 8;
+    return true;
+}
+
+static void run_tensor(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask)
+{
+    enum { MOST_ROWS = 1 << 16, ROWS_A_STEP = 16 };
+    const PtxOperand *operands = r->kernel->operands + in->first;
+    FOR_LANES(mask)
+    {
+        PtxTensor map;
+        int64_t at[5] = {0};
+        uint32_t mark = mark_at(w, operands[0], lane);
+        uint64_t rows = 1, address, bytes;
+        if (!read_map(r, lanes_of(w, operands[0])[lane] + (uint64_t)in->offset, &map) || map.dimensions != in->relation) {
+            r->steps = r->limit; /* it is not known which */
+            return;
+        }
+        for (size_t i = 0; i < map.dimensions; i++) {
+            at[i] = (int32_t)lanes_of(w, operands[i + 1])[lane];
+            mark = mix(mark, mark_at(w, operands[i + 1], lane));
+            map.box[i] = map.box[i] > 0 ? map.box[i] : 1;
+            rows *= i > 0 ? map.box[i] : 1;
+        }
+        rows = rows < MOST_ROWS ? rows : MOST_ROWS;
+        r->steps += rows / ROWS_A_STEP;
+        for (uint64_t row = 0; row < rows; row++)
+            if (row_of_box(&map, at, row, &address, &bytes))
+                w->is_away |= touch(r, &r->sites[in->site], address, bytes, mark, !in->is_written, in->is_written);
+    }
+}
+
 /* Adds @key unless it is among the @n that there are; those of neighbours are often the same. */
 static unsigned add_key(uint64_t *keys, unsigned n, uint64_t key)
 {
@@ -1022,6 +1084,7 @@ static void run_instruction(Run *r, Warp *w, const PtxInstruction *in, uint32_t 
         return;
     case PTX_COPY: run_copy(r, w, in, mask); return;
     case PTX_TILE: run_tile(r, w, in, mask); return;
+    case PTX_TENSOR: run_tensor(r, w, in, mask); return;
     case PTX_MMA: r->multiplied[r->is_inner] += in->multiplied * (unsigned)__builtin_popcount(mask) / LANES; return; /* lanes may come one by one */
     case PTX_SET: run_set(r, w, in, mask); break;
     case PTX_PACK:
@@ -1161,7 +1224,9 @@ static void set_constant(Warp *w, uint32_t which, uint32_t lane, uint64_t value)
 static uint64_t special_value(const Run *r, uint64_t which, const unsigned *block, unsigned warp, unsigned lane)
 {
     const PtxLaunch *l = r->launch;
-    unsigned thread = warp * LANES + lane;
+    unsigned thread = warp * LANES + lane, cluster[3];
+    for (size_t i = 0; i < 3; i++)
+        cluster[i] = r->kernel->cluster[i] > 0 ? r->kernel->cluster[i] : 1;
     switch (which) {
     case PTX_TID_X: return thread % l->block[0];
     case PTX_TID_Y: return thread / l->block[0] % l->block[1];
@@ -1184,6 +1249,16 @@ static uint64_t special_value(const Run *r, uint64_t which, const unsigned *bloc
     case PTX_LANEMASK_GT: return ~(((UINT32_C(1) << lane) - 1) | UINT32_C(1) << lane);
     case PTX_LANEMASK_GE: return ~((UINT32_C(1) << lane) - 1);
     case PTX_DYNAMIC_SHARED: return l->dynamic_shared;
+    case PTX_IN_CLUSTER_X:
+    case PTX_IN_CLUSTER_Y:
+    case PTX_IN_CLUSTER_Z: return block[which - PTX_IN_CLUSTER_X] % cluster[which - PTX_IN_CLUSTER_X];
+    case PTX_IN_CLUSTER: return block[0] % cluster[0] + cluster[0] * (block[1] % cluster[1] + cluster[1] * (block[2] % cluster[2]));
+    case PTX_CLUSTER_X:
+    case PTX_CLUSTER_Y:
+    case PTX_CLUSTER_Z: return block[which - PTX_CLUSTER_X] / cluster[which - PTX_CLUSTER_X];
+    case PTX_CLUSTERS_X:
+    case PTX_CLUSTERS_Y:
+    case PTX_CLUSTERS_Z: return l->grid[which - PTX_CLUSTERS_X] / cluster[which - PTX_CLUSTERS_X];
     case PTX_SPECIALS: return (r->kernel->shared + 15) / 16 * 16;
     default: return 0;
     }
