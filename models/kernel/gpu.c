@@ -339,6 +339,20 @@ static double atomic_seconds(const EchGpuChip *chip, const EchGpuLaunch *launch)
     return MAX(all, (double)launch->crowded / chip->clock);
 }
 
+static double peak_seconds(double operations, const EchUnit *unit, const char *dtype)
+{
+    double peak = unit ? (double)ech_unit_peak(unit, dtype) : 0;
+    return peak > 0 ? operations / peak : 0;
+}
+
+/* Of the units that lanes and special functions take; a peak counts two for each instruction of a lane. */
+static double arithmetic_seconds(const EchGpuChip *chip, const EchGpuLaunch *launch)
+{
+    const EchUnit *special = ech_device_unit(chip->device, ECH_UNIT_TRANSCENDENTAL);
+    double lanes = MAX(peak_seconds(2 * (double)launch->slots, chip->vector, "f32"), peak_seconds(2 * (double)launch->slots_64, chip->vector, "f64"));
+    return MAX(lanes, peak_seconds((double)launch->functions, special, "f32"));
+}
+
 bool ech_gpu_code_cost(const EchGpuLaunch *launch, const EchDevice *device, const EchGpuCode *code, EchGpuCodeCost *ret)
 {
     EchGpuChip chip;
@@ -351,7 +365,7 @@ bool ech_gpu_code_cost(const EchGpuLaunch *launch, const EchDevice *device, cons
         [ECH_GPU_BY_MEMORY] = ech_gpu_memory_seconds(&chip, code->read, code->written, blocks),
         [ECH_GPU_BY_ACCESSES] = MAX((double)launch->accesses * 32 / loads, (double)launch->wavefronts) / clocks,
         [ECH_GPU_BY_L2] = chip.l2 ? rate_seconds((double)launch->fetched, chip.l2->read) : 0,
-        [ECH_GPU_BY_ARITHMETIC] = code->units,
+        [ECH_GPU_BY_ARITHMETIC] = MAX(code->units, arithmetic_seconds(&chip, launch)),
         [ECH_GPU_BY_ATOMICS] = atomic_seconds(&chip, launch),
     };
     size_t most = ECH_GPU_BY_MEMORY;
@@ -534,6 +548,13 @@ static double instruction_share(const EchGpuChip *chip, bool wgmma)
 {
     bool both = measured_here(chip->device) && has_wgmma(chip->device);
     return ech_device_number(chip->device, wgmma ? "kernel.wgmma_share" : "kernel.mma_share", !both ? 1 : wgmma ? WGMMA_SHARE : WGMMA_CHIP_MMA_SHARE);
+}
+
+double ech_gpu_code_share(const EchGpuLaunch *launch, const EchDevice *device)
+{
+    EchGpuChip chip;
+    bool known = launch->arithmetic > 0 && chip_of(device, -1, &chip);
+    return known ? CLAMP(instruction_share(&chip, launch->arithmetic - 1 == ECH_GPU_WGMMA), 0.1, 1) : 1;
 }
 
 /* Multiply-accumulates a second of one SM. kernel.fma_share, mma_share and wgmma_share: what large products sustain of what their instruction can do at the

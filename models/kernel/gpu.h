@@ -190,12 +190,13 @@ typedef struct {
     bool fills;          /**< Products of a library in a program's graph: it sets the counter by which its blocks take tiles, a node of its own before it. */
     uint16_t passes;     /**< FFTs: times that all points are read and written. Solvers: calls of the routine, one after another. */
     /* Of one that is told by its own code, else 0; of all its warps or blocks together. */
-    uint64_t issued;                  /**< Instructions of its warps. */
-    uint64_t accesses, wavefronts;    /**< Of the units that load and store: instructions, and lines or words of each bank that these let through. */
-    uint64_t fetched;                 /**< Bytes of sectors that each block reads, and that each of its stores writes. */
-    uint64_t path_cycles, path_trips; /**< Of each block's slowest warp: what its instructions wait for, and beside that trips to L2 or beyond. */
-    uint64_t barriers;                /**< Those that a warp of each block comes to. */
-    uint64_t atomics, crowded;        /**< Clocks that its atomics take the units of L2: all together, and the one that has most to do. */
+    uint64_t issued;                     /**< Instructions of its warps. */
+    uint64_t accesses, wavefronts;       /**< Of the units that load and store: instructions, and lines or words of each bank that these let through. */
+    uint64_t fetched;                    /**< Bytes of sectors that each block reads, and that each of its stores writes. */
+    uint64_t path_cycles, path_trips;    /**< Of each block's slowest warp: what its instructions wait for, and beside that trips to L2 or beyond. */
+    uint64_t barriers;                   /**< Those that a warp of each block comes to. */
+    uint64_t slots, slots_64, functions; /**< Of its lanes: instructions that take the units for numbers of 32 and of 64 bits, and special functions. */
+    uint64_t atomics, crowded;           /**< Clocks that its atomics take the units of L2: all together, and the one that has most to do. */
     uint64_t near[ECH_GPU_NEAR]; /**< Of what it reads and writes, how many bytes were used shortly before, with at most ech_gpu_near_limit() others since. */
 } EchGpuLaunch;
 /** Parses the text above; fields in any order, unknown ones passed over. False where there is no grid and no shape in it. */
@@ -221,11 +222,14 @@ typedef struct {
  *  - the units that load and store, kernel.sm_load_lanes lanes a clock and a wavefront a clock;
  *  - L2, by what blocks fetch from it, or device memory, by what is not there;
  *  - the units of L2 that do atomics, each a sector a clock, all together as many as L2 reads and writes;
- *  - @code's units.
+ *  - @code's units, those for arithmetic of 32 and 64 bits, an instruction of a lane a clock whatever it computes, and those for special functions.
  * The path is what the slowest warp of each block waits for, as often as blocks follow each other on a multiprocessor; its trips go to L2, or as far as bytes
  * come from there to device memory. Where warps wait for each other all of a block's wait at once, so the path comes on top; else as far as it is longer, but
  * at least one trip. */
 bool ech_gpu_code_cost(const EchGpuLaunch *launch, const EchDevice *device, const EchGpuCode *code, EchGpuCodeCost *ret);
+/** Of the rate that the file of @device has of its tensor cores, what products by the instructions of such a kernel (launch->arithmetic) reach at
+ * most, at its clock. */
+double ech_gpu_code_share(const EchGpuLaunch *launch, const EchDevice *device);
 /** Lets what the launch says of the kernel stand over what was read of its name. */
 void ech_gpu_launch_says(const EchGpuLaunch *launch, EchGpuName *name);
 /** Elements of a list of tensors that a block of multi_tensor_apply takes at most (PyTorch 2.11 and 2.15, MultiTensorApply.cuh: kChunkSize). */

@@ -1173,6 +1173,7 @@ static const struct {
     {"fetched", 1, .members = {MEMBER(fetched, ANY)}},
     {"path", 2, .members = {MEMBER(path_cycles, ANY), MEMBER(path_trips, ANY)}},
     {"barriers", 1, .members = {MEMBER(barriers, ANY)}},
+    {"units", 3, .members = {MEMBER(slots, ANY), MEMBER(slots_64, ANY), MEMBER(functions, ANY)}},
     {"atomics", 2, .members = {MEMBER(atomics, ANY), MEMBER(crowded, ANY)}},
     {"near", ECH_GPU_NEAR, .shown_by = ECH_GPU_NEAR - 1,
      .members = {MEMBER(near[0], ANY), MEMBER(near[1], ANY), MEMBER(near[2], ANY), MEMBER(near[3], ANY), MEMBER(near[4], ANY), MEMBER(near[5], ANY)}},

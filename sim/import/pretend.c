@@ -62,6 +62,9 @@
  *                                                                     of each block, of all blocks together, cycles, trips to L2 or beyond beside them,
  *                                                                     and barriers; registers of a thread (0: not known), bytes of shared memory of a
  *                                                                     block beside those that the launch asks for
+ *   units SLOTS SLOTS_64 FUNCTIONS GROUPS                             of the kernel before, behind its code: instructions of lanes that take the units for
+ *                                                                     arithmetic on numbers of 32 and of 64 bits, special functions; 1: tensor cores
+ *                                                                     multiply for groups of four warps
  *   atomics CLOCKS MOST                                               of the kernel before, behind its code: clocks that its atomics take the units of L2, of
  *                                                                     all together and of the one that has most to do
  *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
@@ -869,6 +872,19 @@ static EchGpuLaunch *told_launch(Reader *r, const char *what, GError **error)
         return NULL;
     }
     return &g_array_index(r->kernels, Kernel, r->kernels->len - 1).launch;
+}
+
+static bool add_units(Reader *r, GError **error)
+{
+    EchGpuLaunch *launch = told_launch(r, "units", error);
+    if (!launch)
+        return false;
+    launch->slots = r->lines.fields[0];
+    launch->slots_64 = r->lines.fields[1];
+    launch->functions = r->lines.fields[2];
+    if (g_array_index(r->kernels, Kernel, r->kernels->len - 1).multiplied > 0)
+        launch->arithmetic = 1 + (r->lines.fields[3] > 0 ? ECH_GPU_WGMMA : ECH_GPU_MMA);
+    return true;
 }
 
 static bool add_atomics(Reader *r, GError **error)
@@ -1730,6 +1746,7 @@ enum {
     LINE_AXES,
     LINE_LANES,
     LINE_CODE,
+    LINE_UNITS,
     LINE_ATOMICS,
     LINE_ASKED,
     LINE_THREAD,
@@ -1780,6 +1797,7 @@ static const EchLineKind kinds[] = {
     [LINE_AXES] = {"axes", NULL, 1, false},
     [LINE_LANES] = {"lanes", NULL, 3, false},
     [LINE_CODE] = {"code", NULL, 8, false},
+    [LINE_UNITS] = {"units", NULL, 4, false},
     [LINE_ATOMICS] = {"atomics", NULL, 2, false},
     [LINE_ASKED] = {"asked", NULL, 1, false},
     [LINE_THREAD] = {"thread", NULL, 1, false},
@@ -1870,6 +1888,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_PRODUCTS: return add_products(r, error);
     case LINE_LANES: return add_lanes(r, error);
     case LINE_CODE: return add_code(r, error);
+    case LINE_UNITS: return add_units(r, error);
     case LINE_ATOMICS: return add_atomics(r, error);
     case LINE_ASKED: /* what a library takes of the host, in operators */
         r->operators += r->eager ? (uint32_t)MIN(r->lines.fields[0], UINT32_MAX - r->operators) : 0;

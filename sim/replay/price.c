@@ -612,13 +612,15 @@ static void take_cached(const Map *map, Row *row, const EchGpuCost *cost)
         row->work[port] *= 1 - MIN((double)cost->cached / (double)cost->bytes, 1);
 }
 
-/* The longest of a kernel's @row in units, in seconds. */
-static double unit_seconds(const Map *map, const Row *row)
+/* The longest of a kernel's @row in units, in seconds; @share: of their rate, what it reaches of tensor cores. */
+static double unit_seconds(const Map *map, const Row *row, double share)
 {
     double time = 0;
     for (uint32_t i = 0; i < row->n_used; i++)
-        if (map->kinds[row->used[i]] == ECH_RESOURCE_UNIT)
-            time = MAX(time, resource_time(map, row, row->used[i]));
+        if (map->kinds[row->used[i]] == ECH_RESOURCE_UNIT) {
+            bool is_matrix = map->device->units[map->owners[row->used[i]]].kind == ECH_UNIT_MATRIX;
+            time = MAX(time, resource_time(map, row, row->used[i]) / (is_matrix ? share : 1));
+        }
     return time / ECH_PS_PER_S;
 }
 
@@ -656,7 +658,9 @@ static bool price_by_code(const Pricer *pricer, const Map *map, Row *row, const 
         row->amounts[port] *= share;
         price->minimum = MAX(price->minimum, whole_ps((double)price->cached / (double)l2->read * ECH_PS_PER_S));
     }
-    EchGpuCode code = {.read = (double)kernel.read * share, .written = (double)kernel.written * share, .units = unit_seconds(map, row)};
+    EchGpuCode code = {.read = (double)kernel.read * share,
+                       .written = (double)kernel.written * share,
+                       .units = unit_seconds(map, row, ech_gpu_code_share(&kernel.launch, map->device))};
     EchGpuCodeCost cost;
     if (!ech_gpu_code_cost(&kernel.launch, map->device, &code, &cost))
         return false;

@@ -37,6 +37,9 @@ START_TEST(test_limits)
         {"h100-sxm", "grid=132 block=256 issued=1 fetched=8100000000", {0, 0, 0}, 1000},                         /* L2, 8.1 TB/s */
         {"h100-sxm", "grid=132 block=256 issued=1 atomics=126562500x1", {0, 0, 0}, 1000},                        /* a sector read and one written */
         {"h100-sxm", "grid=132 block=256 issued=1 atomics=1980000x1980000", {0, 0, 0}, 1000},                    /* all by one unit, each clock */
+        {"h100-sxm", "grid=132 block=256 issued=1 units=33450000000x0x0", {0, 0, 0}, 1000},                      /* 66.9 TFLOP/s, two a lane */
+        {"h100-sxm", "grid=132 block=256 issued=1 units=0x16750000000x0", {0, 0, 0}, 1000},                      /* of 64 bits */
+        {"h100-sxm", "grid=132 block=256 issued=1 units=0x0x4180000000", {0, 0, 0}, 1000},                       /* special functions */
         {"h100-sxm", "grid=132 block=256 issued=1", {0, 0, 7e-6}, 7},                                            /* units */
         {"h100-sxm", "grid=1 block=32 issued=1 path=1980000x0", {0, 0, 0}, 1000},                                /* what one warp waits for */
         {"h100-sxm", "grid=264 block=1024 issued=1 path=52272000x0", {0, 0, 0}, 100},                            /* 264 blocks have room at once, */
@@ -211,6 +214,28 @@ START_TEST(test_published_atomics)
 }
 END_TEST
 
+/* Of its tensor cores' rate an H100 gives a warp less than four together, other devices what their files have, and nothing above the data sheet's. */
+START_TEST(test_share_of_tensor_cores)
+{
+    static const struct {
+        const char *device, *launch;
+        double share;
+    } rows[] = {
+        {"h100-sxm", "grid=1 arithmetic=wgmma", 0.87},
+        {"h100-sxm", "grid=1 arithmetic=mma", 0.62},
+        {"rtx-a6000", "grid=1 arithmetic=mma", 0.886},
+        {"rtx-5090", "grid=1 arithmetic=mma", 1},
+        {"h100-sxm", "grid=1", 1},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(rows); i++) {
+        g_autoptr(EchDevice) device = ech_test_device(rows[i].device, NULL);
+        EchGpuLaunch launch;
+        ck_assert(ech_gpu_launch_parse(rows[i].launch, &launch));
+        ck_assert_double_eq_tol(ech_gpu_code_share(&launch, device), rows[i].share, 1e-9);
+    }
+}
+END_TEST
+
 /* Its code says more than its name, but of what tensor cores do; and where it says what its warps wait for, the first access is among that. */
 START_TEST(test_over_the_name)
 {
@@ -221,6 +246,8 @@ START_TEST(test_over_the_name)
     } rows[] = {
         {"\"transpose(float*)\" q=0 r=0:4096 launch=\"grid=132 block=256 issued=528000000\"", ECH_PRICE_ROOFLINE, 1e6 / 1980 + 0.5056},
         {"\"transpose(float*)\" q=0 r=0:4096 launch=\"grid=132 block=256 issued=1 path=264000000x0\"", ECH_PRICE_CODE, 2e6 / 1980},
+        {"\"product(float*)\" q=0 r=0:4096 work=matrix:bf16:989400000000 launch=\"grid=132 block=256 arithmetic=wgmma issued=1 path=1x0\"", ECH_PRICE_CODE,
+         1e3 / 0.87},
         {"\"transpose(float*)\" q=0 r=0:4096 launch=\"grid=132 block=256\"", ECH_PRICE_MODEL, 0},
         {"\"flash_fwd_kernel(float*)\" q=0 r=0:4096 work=matrix:bf16:1000000000 launch=\"grid=132 block=256 issued=528000000\"", ECH_PRICE_MODEL, 0},
     };
@@ -252,6 +279,7 @@ int main(void)
     tcase_add_test(tcase, test_limits);
     tcase_add_test(tcase, test_published);
     tcase_add_test(tcase, test_published_atomics);
+    tcase_add_test(tcase, test_share_of_tensor_cores);
     tcase_add_test(tcase, test_over_the_name);
     suite_add_tcase(suite, tcase);
     SRunner *runner = srunner_create(suite);

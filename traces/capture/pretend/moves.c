@@ -145,6 +145,10 @@ static void find_moves(const PretendKernelCode *code, PtxKernel *ptx, const PtxL
                                       .barriers = found.barriers,
                                       .atomics = found.atomics,
                                       .crowded = found.crowded,
+                                      .slots = found.slots,
+                                      .slots_64 = found.slots_64,
+                                      .functions = found.functions,
+                                      .by_groups = found.by_groups,
                                       .registers = code->registers,
                                       .shared = code->shared};
     memcpy(ret->computed.type, ptx->multiplied, sizeof ret->computed.type);

@@ -89,10 +89,11 @@ bool pretend_use_told(void);
 void pretend_places(unsigned sectors, unsigned axes);
 /* It is a kernel: what it computes, by its own code. */
 typedef struct {
-    uint64_t products;                                                                         /* operations of tensor cores */
-    char type[8];                                                                              /* of what these multiply: "bf16" */
-    uint64_t lanes, lanes_64;                                                                  /* operations of lanes, on numbers of up to 32 and of 64 bits */
-    uint64_t issued, accesses, wavefronts, fetched, cycles, trips, barriers, atomics, crowded; /* as in PtxMoves */
+    uint64_t products;        /* operations of tensor cores */
+    char type[8];             /* of what these multiply: "bf16" */
+    uint64_t lanes, lanes_64; /* operations of lanes, on numbers of up to 32 and of 64 bits */
+    uint64_t issued, accesses, wavefronts, fetched, cycles, trips, barriers, atomics, crowded, slots, slots_64, functions; /* as in PtxMoves */
+    bool by_groups;                                                                                                        /* likewise */
     uint32_t registers, shared; /* of a thread (0: not known), bytes of a block beside dynamic ones */
 } PretendComputed;
 void pretend_computes(const PretendComputed *computed);

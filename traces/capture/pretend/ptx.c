@@ -520,7 +520,8 @@ static void read_product(Parser *p, PtxInstruction *in)
     uint64_t size[3];
     if (read_shape(p, size))
         in->multiplied = 2 * size[0] * size[1] * size[2];
-    if (ptx_is_word(p->modifiers[0].at, p->modifiers[0].n, "wgmma"))
+    in->by_groups = ptx_is_word(p->modifiers[0].at, p->modifiers[0].n, "wgmma");
+    if (in->by_groups)
         in->multiplied /= 4;
     /* Types of the result, of both factors, of the addend; wmma of f16 says its result's and its addend's alone. */
     Word type = p->n_types >= 3 ? p->type_names[1] : (Word){"f16", 3};
@@ -643,10 +644,13 @@ static void read_arithmetic(Parser *p, PtxInstruction *in)
         return;
     bool multiplies_adds = in->code == PTX_FMA || in->code == PTX_MAD, counts = in->code <= PTX_MAX || multiplies_adds;
     uint32_t n = counts && in->code != PTX_ABS && in->code != PTX_NEG ? (multiplies_adds ? 2 : 1) : 0;
+    bool is_slot = n > 0 && in->code != PTX_MIN && in->code != PTX_MAX && in->code != PTX_DIV;
     if (in->type.bits == 64)
         in->counts.flops_64 = n;
     else
         in->counts.flops = n;
+    in->counts.slots = is_slot && in->type.bits == 32;
+    in->counts.slots_64 = is_slot && in->type.bits == 64;
     if (begins(p, "f16x2") || begins(p, "bf16x2") || begins(p, "tf32") || in->type.bits < 32)
         in->code = PTX_ZERO;
     else if (multiplies_adds)
@@ -878,6 +882,37 @@ static bool is_issued(Parser *p, const PtxInstruction *in)
     return ptx_is_word(name.at, name.n, "cvt") ? in->type.is_float || in->from.is_float : !(ptx_is_word(name.at, name.n, "ld") && has(p, "param"));
 }
 
+/* What is several instructions of machine code: of CUDA 13.0 for compute capabilities 8.0 and 9.0, where they branch the way that ordinary numbers take. With
+ * .ftz some are fewer. */
+static void count_machine_code(Parser *p, PtxInstruction *in)
+{
+    static const struct {
+        const char *name, *how;
+        uint8_t bits;
+        bool is_float, is_signed;
+        uint8_t issued, issued_ftz, slots_64;
+    } several[] = {
+        {"ex2", "approx", 32, true, false, 4, 1, 0}, {"lg2", "approx", 32, true, false, 4, 1, 0},  {"rsqrt", "approx", 32, true, false, 4, 1, 0},
+        {"rcp", "approx", 32, true, false, 8, 1, 0}, {"sqrt", "approx", 32, true, false, 4, 1, 0}, {"sin", "approx", 32, true, false, 2, 2, 0},
+        {"cos", "approx", 32, true, false, 2, 2, 0}, {"tanh", "approx", 32, true, false, 1, 1, 0}, {"div", "approx", 32, true, false, 6, 2, 0},
+        {"div", "full", 32, true, false, 9, 6, 0},   {"div", "rn", 32, true, false, 10, 10, 0},    {"rcp", "rn", 32, true, false, 10, 10, 0},
+        {"sqrt", "rn", 32, true, false, 10, 10, 0},  {"div", "rn", 64, true, false, 15, 15, 8},    {"sqrt", "rn", 64, true, false, 15, 15, 8},
+        {"rcp", "rn", 64, true, false, 11, 11, 5},   {"div", NULL, 32, false, true, 24, 24, 0},    {"div", NULL, 32, false, false, 18, 18, 0},
+        {"rem", NULL, 32, false, true, 22, 22, 0},   {"rem", NULL, 32, false, false, 17, 17, 0},   {"div", NULL, 64, false, true, 88, 88, 0},
+        {"div", NULL, 64, false, false, 72, 72, 0},  {"rem", NULL, 64, false, true, 82, 82, 0},    {"rem", NULL, 64, false, false, 68, 68, 0},
+    };
+    Word name = p->modifiers[0];
+    PtxType type = p->n_types > 0 ? p->types[p->n_types - 1] : (PtxType){0};
+    for (size_t i = 0; i < sizeof several / sizeof *several; i++) {
+        bool is_this = type.bits == several[i].bits && type.is_float == several[i].is_float && (type.is_float || type.is_signed == several[i].is_signed);
+        if (!is_this || !ptx_is_word(name.at, name.n, several[i].name) || (several[i].how && !has(p, several[i].how)) || begins(p, "f16") || begins(p, "bf16"))
+            continue;
+        in->counts.issued = has(p, "ftz") ? several[i].issued_ftz : several[i].issued;
+        in->counts.functions = 1;
+        in->counts.slots_64 = several[i].slots_64;
+    }
+}
+
 static void read_instruction(Parser *p, Word word, PtxOperand guard, bool not_guard)
 {
     split(p, word);
@@ -906,6 +941,7 @@ static void read_instruction(Parser *p, Word word, PtxOperand guard, bool not_gu
             read_meaning(p, &in);
     }
     in.counts.issued = is_issued(p, &in);
+    count_machine_code(p, &in);
     add_instruction(p, in);
     if (in.code == PTX_BRA || in.code == PTX_BRX)
         p->at += strcspn(p->at, ";");
@@ -1211,6 +1247,9 @@ static void add_counts(PtxCounts *to, const PtxCounts *more)
 {
     to->flops += more->flops;
     to->flops_64 += more->flops_64;
+    to->slots += more->slots;
+    to->slots_64 += more->slots_64;
+    to->functions += more->functions;
     to->issued += more->issued;
     to->barriers += more->barriers;
     to->cycles += more->cycles;

@@ -92,6 +92,8 @@ typedef int32_t PtxOperand;
 /* What an instruction comes to, and those left out since the one before. */
 typedef struct {
     uint32_t flops, flops_64; /* of a thread, on 32 and on 64 bits */
+    uint32_t slots, slots_64; /* of a thread: instructions that take the units for arithmetic on floating-point numbers of 32 and of 64 bits */
+    uint32_t functions;       /* of a thread: special functions of 32 bits, each a result of the unit for them */
     uint32_t issued;          /* of a warp: instructions that machine code has, too */
     uint32_t barriers;        /* of a block */
     uint32_t cycles, trips;   /* Of the last one of a basic block: what all of it takes a warp, beside so many trips to global memory, one after the other. */
@@ -107,6 +109,7 @@ typedef struct {
     bool negates;                      /* Of a set: its further predicate. */
     bool only_times;                   /* It is run for what it costs alone: what the kernel moves does not hang on it. */
     bool waits_for_copies;             /* to shared memory, for all of them */
+    bool by_groups;                    /* MMA: of four warps together (wgmma). */
     bool at_once;                      /* An atomic on one place for all lanes, by the code: machine code sums these up first. */
     uint8_t joined;                    /* Loads of shared memory that are this one in machine code, itself included; 0: another does what it does. */
     uint32_t again;                    /* Such a load in a loop that machine code has not: its number from 1 on; else 0. */
@@ -214,6 +217,8 @@ typedef struct {
     PtxMove moves[PTX_MOVES];
     size_t n;
     uint64_t multiplied, flops, flops_64; /* operations of the whole grid: of tensor cores, and of lanes on 32 and on 64 bits */
+    uint64_t slots, slots_64, functions;  /* of lanes: as in PtxCounts */
+    bool by_groups;                       /* Tensor cores multiply for groups of four warps. */
     uint64_t issued;                      /* instructions of all its warps */
     uint64_t accesses,
         wavefronts;    /* of the units that load and store: instructions of all its warps, and lines or words of each bank that these let through one by one */

@@ -71,9 +71,10 @@ typedef struct {
     uint64_t *keys;   /* sectors that the block touched */
     uint32_t *stamps; /* and in which block */
     uint32_t room, stamp, n_keys;
-    bool is_inner, is_marked;                                          /* is_marked: some register is */
-    uint64_t steps, limit;                                             /* instructions of warps so far, and behind which it is given up */
-    uint64_t multiplied[2], flops[2], flops_64[2], issued[2];          /* by is_inner */
+    bool is_inner, is_marked; /* is_marked: some register is */
+    uint64_t steps, limit;    /* instructions of warps so far, and behind which it is given up */
+    uint64_t multiplied[2], flops[2], flops_64[2], slots[2], slots_64[2], functions[2], issued[2]; /* by is_inner */
+    bool by_groups;
     Path paths[2];                                                     /* of all blocks together, by is_inner */
     bool is_timed;                                                     /* Accesses are counted: until they took as many steps as are enough. */
     uint64_t timed_steps, timed, accesses, wavefronts, stored, joined; /* timed: what was issued meanwhile */
@@ -1085,7 +1086,10 @@ static void run_instruction(Run *r, Warp *w, const PtxInstruction *in, uint32_t 
     case PTX_COPY: run_copy(r, w, in, mask); return;
     case PTX_TILE: run_tile(r, w, in, mask); return;
     case PTX_TENSOR: run_tensor(r, w, in, mask); return;
-    case PTX_MMA: r->multiplied[r->is_inner] += in->multiplied * (unsigned)__builtin_popcount(mask) / LANES; return; /* lanes may come one by one */
+    case PTX_MMA:
+        r->multiplied[r->is_inner] += in->multiplied * (unsigned)__builtin_popcount(mask) / LANES; /* lanes may come one by one */
+        r->by_groups |= in->by_groups;
+        return;
     case PTX_SET: run_set(r, w, in, mask); break;
     case PTX_PACK:
     case PTX_UNPACK: run_pack(r, w, in, mask); break;
@@ -1153,6 +1157,9 @@ static void count(Run *r, Warp *w, const PtxInstruction *in, uint32_t lanes)
     const PtxCounts *counts = &in->counts;
     r->flops[r->is_inner] += (uint64_t)counts->flops * lanes;
     r->flops_64[r->is_inner] += (uint64_t)counts->flops_64 * lanes;
+    r->slots[r->is_inner] += (uint64_t)counts->slots * lanes;
+    r->slots_64[r->is_inner] += (uint64_t)counts->slots_64 * lanes;
+    r->functions[r->is_inner] += (uint64_t)counts->functions * lanes;
     r->issued[r->is_inner] += counts->issued;
     r->timed += r->is_timed ? counts->issued : 0;
     r->timed_steps += in->only_times;
@@ -1540,6 +1547,10 @@ bool ptx_moves(const PtxKernel *kernel, const PtxLaunch *launch, PtxMoves *ret)
     ret->multiplied = of_all(&r, r.multiplied[0], r.multiplied[1], corners, inner);
     ret->flops = of_all(&r, r.flops[0], r.flops[1], corners, inner);
     ret->flops_64 = of_all(&r, r.flops_64[0], r.flops_64[1], corners, inner);
+    ret->slots = of_all(&r, r.slots[0], r.slots[1], corners, inner);
+    ret->slots_64 = of_all(&r, r.slots_64[0], r.slots_64[1], corners, inner);
+    ret->functions = of_all(&r, r.functions[0], r.functions[1], corners, inner);
+    ret->by_groups = r.by_groups;
     ret->issued = of_all(&r, r.issued[0], r.issued[1], corners, inner);
     double part = r.timed > 0 ? (double)ret->issued / (double)r.timed : 0;
     ret->accesses = (uint64_t)((double)r.accesses * part);

@@ -472,6 +472,9 @@ void pretend_work(const char *word, void *stream, const char *format, ...)
                       " %" PRIu32,
                       computed.by.lanes, computed.by.lanes_64, computed.by.issued, computed.by.accesses, computed.by.wavefronts, computed.by.fetched,
                       computed.by.cycles, computed.by.trips, computed.by.barriers, computed.by.registers, computed.by.shared);
+    if (is_kernel && computed.told && (computed.by.slots > 0 || computed.by.slots_64 > 0 || computed.by.functions > 0 || computed.by.by_groups))
+        append_format(&line_text, "\nunits %" PRIu64 " %" PRIu64 " %" PRIu64 " %d", computed.by.slots, computed.by.slots_64, computed.by.functions,
+                      computed.by.by_groups);
     if (is_kernel && computed.told && computed.by.atomics > 0)
         append_format(&line_text, "\natomics %" PRIu64 " %" PRIu64, computed.by.atomics, computed.by.crowded);
     if (is_kernel)
