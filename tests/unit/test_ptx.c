@@ -33,12 +33,16 @@ typedef struct {
     size_t shared;
 } Launch;
 
+/* Its parameter e: 100 x 60 numbers of 16 bits at 1 GiB, a row every 256 bytes, in boxes of 64 x 8. */
+static const PtxTensor map = {.address = GIB, .apart = {256}, .sizes = {100, 60}, .box = {64, 8}, .dimensions = 2, .bits = 16};
+
 /* Of the one kernel of @body, whose parameters a, b, c and d are 64-bit numbers. False: it is not told. */
 static bool moves(const char *declared, const char *body, const Launch *launch, PtxMoves *ret)
 {
     g_autofree char *text =
         g_strdup_printf(".version 8.5\n.target sm_80\n.address_size 64\n%s\n.visible .entry other(.param .u64 a)\n{ // a brace: {\n ret; }\n"
-                        ".visible .entry k(\n .param .u64 a,\n .param .u64 b,\n .param .u64 c,\n .param .u64 d\n)\n.maxntid 1024, 1, 1\n"
+                        ".visible .entry k(\n .param .u64 a,\n .param .u64 b,\n .param .u64 c,\n .param .u64 d,\n .param .align 64 .b8 e[128]\n)\n"
+                        ".maxntid 1024, 1, 1\n.reqnctapercluster 2, 1, 1\n"
                         "{\n.reg .pred %%p<9>;\n.reg .b32 %%r<40>;\n.reg .f32 %%f<9>;\n.reg .b64 %%d<20>;\n"
                         "ld.param.u64 %%d0, [a]; ld.param.u64 %%d1, [b]; ld.param.u64 %%d2, [c]; ld.param.u64 %%d3, [d];\n"
                         "mov.u32 %%r0, %%tid.x; mov.u32 %%r1, %%ctaid.x; mov.u32 %%r2, %%ntid.x; mad.lo.s32 %%r3, %%r1, %%r2, %%r0;\n%s\n}\n",
@@ -46,8 +50,10 @@ static bool moves(const char *declared, const char *body, const Launch *launch, 
     PtxKernel *kernel = ptx_kernel_new(text, "k");
     if (!kernel)
         return false;
-    const void *parameters[4];
-    uint32_t bytes[4] = {8, 8, 8, 8};
+    uint8_t tensor[128] = {0};
+    memcpy(tensor, &map, sizeof map);
+    const void *parameters[5] = {[4] = tensor};
+    uint32_t bytes[5] = {8, 8, 8, 8, 128};
     uint64_t variables[4] = {0};
     for (size_t i = 0; i < 4; i++)
         parameters[i] = &launch->parameters[i];
@@ -56,7 +62,7 @@ static bool moves(const char *declared, const char *body, const Launch *launch, 
                     .most = 2000000,
                     .parameters = (void *const *)(uintptr_t)parameters,
                     .parameter_bytes = bytes,
-                    .n_parameters = 4,
+                    .n_parameters = 5,
                     .variables = variables,
                     .peek = peek,
                     .end = end_of};
@@ -237,6 +243,72 @@ START_TEST(test_tiles)
 }
 END_TEST
 
+/* Boxes of a tensor, by its map: what of them lies inside, read and written; a loop that waits for each; blocks of a cluster. */
+START_TEST(test_tensors)
+{
+#define BOX "cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r10], "
+    static const char at[] = "mov.b64 %d4, e; cvta.param.u64 %d4, %d4; setp.ne.u32 %p1, %r0, 0; mov.u32 %r4, {}; mov.u32 %r5, {}; @%p1 bra $wait;\n" BOX
+                             "[%d4, {%r4, %r5}], [%r11];\n$wait: mbarrier.try_wait.parity.shared::cta.b64 %p0, [%r11], %r12; @!%p0 bra $wait; ret;";
+    static const struct {
+        int x, y;
+        uint64_t bytes;
+    } cases[] = {{0, 0, 8 * 128}, {64, 0, 8 * 96}, {0, 56, 4 * 128}, {-32, -7, 64}, {128, 0, 0}, {0, 60, 0}};
+    PtxMoves found;
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_auto(GStrv) parts = g_strsplit(at, "{}", -1);
+        g_autofree char *body = g_strdup_printf("%s%d%s%d%s", parts[0], cases[i].x, parts[1], cases[i].y, parts[2]);
+        ck_assert_msg(moves("", body, &(Launch){{1}, {64}, {GIB}, 0}, &found), "%s", body);
+        ck_assert_msg(moved(&found, 1, false) == cases[i].bytes, "%d, %d: %" PRIu64 " bytes", cases[i].x, cases[i].y, moved(&found, 1, false));
+    }
+    ck_assert(moves("",
+                    "mov.b64 %d4, e; mov.u32 %r4, 0; shl.b32 %r5, %r1, 3;\n"
+                    "cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%d4, {%r4, %r5}], [%r10]; ret;",
+                    &(Launch){{3}, {1}, {GIB}, 0}, &found));
+    ck_assert_uint_eq(moved(&found, 1, true), 3 * 8 * 128);
+    ck_assert_uint_eq(moved(&found, 1, false), 0);
+    /* The second block of each cluster of two has the second half of a tile of 16 rows. */
+    ck_assert(moves("",
+                    "mov.b64 %d4, e; mov.u32 %r4, 0; mov.u32 %r5, %cluster_ctarank; mov.u32 %r6, %clusterid.x; mov.u32 %r7, %cluster_nctaid.x;\n"
+                    "mad.lo.u32 %r5, %r6, %r7, %r5; shl.b32 %r5, %r5, 3; " BOX "[%d4, {%r4, %r5}], [%r11]; ret;",
+                    &(Launch){{4}, {1}, {GIB}, 0}, &found));
+    ck_assert_uint_eq(moved(&found, 1, false), 4 * 8 * 128);
+    /* A map in memory that nobody knows, or of other dimensions. */
+    ck_assert(!moves("", BOX "[%d0, {%r4, %r5}], [%r11]; ret;", &(Launch){{1}, {1}, {GIB}, 0}, &found));
+    ck_assert(!moves(
+        "", "mov.b64 %d4, e; cp.async.bulk.tensor.3d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%r10], [%d4, {%r4, %r5, %r6}], [%r11]; ret;",
+        &(Launch){{1}, {1}, {GIB}, 0}, &found));
+#undef BOX
+}
+END_TEST
+
+/* What instructions are in machine code, and which units they take. */
+START_TEST(test_units)
+{
+    static const struct {
+        const char *instruction;
+        uint64_t issued, slots, slots_64, functions;
+    } cases[] = {
+        {"fma.rn.f32 %f0, %f1, %f2, %f3;", 1, 1, 0, 0}, {"add.f32 %f0, %f1, %f2;", 1, 1, 0, 0},       {"max.f32 %f0, %f1, %f2;", 1, 0, 0, 0},
+        {"fma.rn.f64 %d4, %d5, %d6, %d7;", 1, 0, 1, 0}, {"ex2.approx.ftz.f32 %f0, %f1;", 1, 0, 0, 1}, {"ex2.approx.f32 %f0, %f1;", 4, 0, 0, 1},
+        {"div.rn.f32 %f0, %f1, %f2;", 10, 0, 0, 1},     {"div.rn.f64 %d4, %d5, %d6;", 15, 0, 8, 1},   {"div.s32 %r4, %r5, %r6;", 24, 0, 0, 1},
+        {"rem.u64 %d4, %d5, %d6;", 68, 0, 0, 1},
+    };
+    PtxMoves found, without;
+    Launch launch = {{3}, {64}, {GIB}, 0};
+    ck_assert(moves("", "ret;", &launch, &without));
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *body = g_strconcat(cases[i].instruction, " ret;", NULL);
+        ck_assert(moves("", body, &launch, &found));
+        bool is_so = found.issued - without.issued == 6 * cases[i].issued && found.slots == 192 * cases[i].slots && found.slots_64 == 192 * cases[i].slots_64 &&
+                     found.functions == 192 * cases[i].functions;
+        ck_assert_msg(is_so, "%s", cases[i].instruction);
+    }
+    launch = (Launch){{1}, {128}, {GIB}, 0};
+    ck_assert(moves("", "wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {%f0,%f1,%f2,%f3}, %d4, %d5, 1, 1, 1, 0, 0; ret;", &launch, &found));
+    ck_assert(found.by_groups && found.multiplied == 2 * 64 * 8 * 16);
+}
+END_TEST
+
 /* Blocks that take their work from a counter: the first takes all there is. */
 START_TEST(test_counters)
 {
@@ -258,7 +330,7 @@ START_TEST(test_untold)
         {"", "$ever: ld.global.u32 %r4, [%d0]; bra.uni $ever;"},
         {"", "tex.2d.v4.f32.f32 {%f0,%f1,%f2,%f3}, [%d0, {%f0, %f1}]; ret;"},
         {".func f(.param .b64 a) { ret; }", "{ .param .b64 x; st.param.b64 [x], %d0; call.uni f, (x); } ret;"},
-        {"", "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d0, {%r2, %r3}], [%r4]; ret;"},
+        {"", "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes [%r1], [%d0, {%r2, %r3, %r2, %r3}], [%r4], {%r5}; ret;"},
         {"", "strange.b64 %d4, %d0; ld.global.u32 %r4, [%d4]; ret;"},
         {"", "ld.global.u64 %d4, [%d0]; ld.global.u32 %r4, [%d4]; ret;"}, /* an address that nobody knows */
         {"", "bra $nowhere; ret;"},
@@ -307,6 +379,12 @@ START_TEST(test_wavefronts)
         {"st.local.f32 [own], %f0;", 4, 1},
         {"st.local.v4.f32 [own], {%f0,%f1,%f2,%f3};", 4, 4},
         {"atom.global.add.u32 %r12, [%d4], 1;", 128, 32},
+        {"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r12,%r13,%r14,%r15}, [%r11];", 16, 4},
+        {"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r12,%r13,%r14,%r15}, [%r11];", 128, 32}, /* eight rows of a matrix in the same banks */
+        {"ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%r12,%r13}, [%r11];", 16, 2},
+        {"stmatrix.sync.aligned.m8n8.x4.shared.b16 [%r11], {%r12,%r13,%r14,%r15};", 144, 4},
+        {"cp.async.cg.shared.global [%r11], [%d4], 16;", 16, 8}, /* four lines, and four quarters of a warp */
+        {"cp.async.cg.shared.global [%r11], [%d4], 16;", 128, 64},
         {"red.shared.add.u32 [%r11], 1;", 0, 1}, /* counted at once */
         {"red.shared.add.u32 [%r11], %r0;", 0, 32},
         {"red.shared.add.u32 [%r11], %r0;", 128, 32},
@@ -445,6 +523,10 @@ START_TEST(test_paths)
          "%d6, %d0, %d5; ld.global.f32 %f0, [%d6]; bar.sync 0; ret;",
          2, 29, 90, 2},
         {"cp.async.cg.shared.global [%r10], [%d0], 16; cp.async.wait_group 0; ld.shared.f32 %f0, [%r10]; ret;", 1, 29, 50, 0},
+        /* What is issued behind a barrier comes after what is waited for before it. */
+        {"ld.global.f32 %f0, [%d0]; st.shared.f32 [kept], %f0; bar.sync 0; mul.f32 %f1, %f2, %f2; mul.f32 %f3, %f2, %f2; mul.f32 %f4, %f2, %f2; mul.f32 %f5, "
+         "%f2, %f2; mul.f32 %f6, %f2, %f2; mul.f32 %f7, %f2, %f2; mul.f32 %f8, %f2, %f2; ret;",
+         1, 7, 30, 1},
         {"cp.async.cg.shared.global [%r10], [%d0], 16; cp.async.wait_group 1; ld.shared.f32 %f0, [%r10]; ret;", 0, 29, 50, 0},
     };
     step = 0;
@@ -545,6 +627,8 @@ int main(void)
     tcase_add_test(tcase, test_memories);
     tcase_add_test(tcase, test_warps);
     tcase_add_test(tcase, test_tiles);
+    tcase_add_test(tcase, test_tensors);
+    tcase_add_test(tcase, test_units);
     tcase_add_test(tcase, test_counters);
     tcase_add_test(tcase, test_untold);
     tcase_add_test(tcase, test_wavefronts);
