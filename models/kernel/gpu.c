@@ -126,7 +126,7 @@ static const Traits traits[ECH_GPU_N_CLASSES] = {
 
 const char *ech_gpu_bound_name(EchGpuBound bound)
 {
-    static const char *const names[] = {"latency", "issue", "memory", "matrix unit", "accesses", "L2", "arithmetic", "atomics"};
+    static const char *const names[] = {"latency", "issue", "memory", "matrix unit", "accesses", "L2", "arithmetic", "changes of sectors"};
     return bound < G_N_ELEMENTS(names) ? names[bound] : "?";
 }
 

@@ -196,7 +196,7 @@ typedef struct {
     uint64_t path_cycles, path_trips;    /**< Of each block's slowest warp: what its instructions wait for, and beside that trips to L2 or beyond. */
     uint64_t barriers;                   /**< Those that a warp of each block comes to. */
     uint64_t slots, slots_64, functions; /**< Of its lanes: instructions that take the units for numbers of 32 and of 64 bits, and special functions. */
-    uint64_t atomics, crowded;           /**< Clocks that its atomics take the units of L2: all together, and the one that has most to do. */
+    uint64_t atomics, crowded;   /**< Clocks of L2's units for sectors that atomics and stores change in part: all together, and the one that has most. */
     uint64_t near[ECH_GPU_NEAR]; /**< Of what it reads and writes, how many bytes were used shortly before, with at most ech_gpu_near_limit() others since. */
 } EchGpuLaunch;
 /** Parses the text above; fields in any order, unknown ones passed over. False where there is no grid and no shape in it. */
@@ -221,7 +221,7 @@ typedef struct {
  *  - schedulers, each with an instruction of a warp a clock, on as many multiprocessors as there are blocks;
  *  - the units that load and store, kernel.sm_load_lanes lanes a clock and a wavefront a clock;
  *  - L2, by what blocks fetch from it, or device memory, by what is not there;
- *  - the units of L2 that do atomics, each a sector a clock, all together as many as L2 reads and writes;
+ *  - the units of L2 that change sectors, by atomics or a part that is written, each one a clock, all together as many as L2 reads and writes;
  *  - @code's units, those for arithmetic of 32 and 64 bits, an instruction of a lane a clock whatever it computes, and those for special functions.
  * The path is what the slowest warp of each block waits for, as often as blocks follow each other on a multiprocessor; its trips go to L2, or as far as bytes
  * come from there to device memory. Where warps wait for each other all of a block's wait at once, so the path comes on top; else as far as it is longer, but
@@ -262,7 +262,7 @@ typedef enum {
     ECH_GPU_BY_ACCESSES, /**< Lines of memory and banks of shared memory, one after the other. */
     ECH_GPU_BY_L2,
     ECH_GPU_BY_ARITHMETIC,
-    ECH_GPU_BY_ATOMICS,
+    ECH_GPU_BY_ATOMICS, /**< Sectors that L2 reads, changes and writes: atomics, and stores of parts. */
 } EchGpuBound;
 
 /** "latency", "issue", "memory", "matrix unit", "accesses", "L2", "arithmetic". */

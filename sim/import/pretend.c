@@ -65,8 +65,8 @@
  *   units SLOTS SLOTS_64 FUNCTIONS GROUPS                             of the kernel before, behind its code: instructions of lanes that take the units for
  *                                                                     arithmetic on numbers of 32 and of 64 bits, special functions; 1: tensor cores
  *                                                                     multiply for groups of four warps
- *   atomics CLOCKS MOST                                               of the kernel before, behind its code: clocks that its atomics take the units of L2, of
- *                                                                     all together and of the one that has most to do
+ *   atomics CLOCKS MOST                                               of the kernel before, behind its code: clocks of the units of L2 for sectors that
+ *                                                                     atomics and stores change in part, of all together and of the one that has most
  *   push T THREAD NAME | pop T THREAD | mark T THREAD NAME            NVTX ranges
  *   thread THREAD                                                     the next work is asked for by this one, of whose ranges none was opened or closed last
  *   end

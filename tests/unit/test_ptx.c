@@ -431,6 +431,9 @@ START_TEST(test_atomics)
         {"red.shared.add.f32 [kept], %f0;", 0, 0, 3 * 64},            /* all lanes of a block */
         {"red.shared.add.f64 [kept], %d0;", 0, 0, 3 * 64},            /* */
         {"red.shared.add.u32 [kept], %r0;", 0, 0, 0},                 /* no loop */
+        {"st.global.u32 [%d4], %r0;", 0, 0, 0},                       /* whole sectors */
+        {"st.global.u32 [%d5], %r0;", 6 * 32 * 2, 0, 0},              /* parts of them */
+        {"st.global.u32 [%d4+16], %r0;", 6 * 2 * 2, 0, 0},            /* the first and the last */
         {"@%p0 red.global.add.u32 [%d7], 1;", 0, 0, 0},               /* nobody does */
     };
     enum { TURN = 70 };

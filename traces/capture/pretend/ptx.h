@@ -224,7 +224,8 @@ typedef struct {
         wavefronts;    /* of the units that load and store: instructions of all its warps, and lines or words of each bank that these let through one by one */
     uint64_t fetched;  /* bytes of sectors that each block touches, of all blocks */
     uint64_t barriers; /* that a warp of each block comes to, of all blocks */
-    uint64_t atomics, crowded; /* clocks of the units of L2 that do atomics on global memory: of all together, and of the one that has most; of all blocks */
+    uint64_t atomics, crowded; /* clocks of the units of L2 that change sectors, by atomics or stores of parts: of all together, and of the one that has most;
+                                  of all blocks */
     uint64_t cycles, trips;    /* of the warp that takes longest, in each block, and trips to L2 or beyond, one after the other; of all blocks */
 } PtxMoves;
 

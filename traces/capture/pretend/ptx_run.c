@@ -41,11 +41,13 @@ typedef struct {
 enum { CELLS = 256 };
 
 /* Atomics on global memory are done by units of L2, each for some of its sectors. Clocks of such a unit: for a sector that a warp asks for, and for each more
- * of the warp's lanes at one address of it. Whole numbers: 1 and 1, 2^26 additions to one address of int on six cards of 14 to 68 multiprocessors take 0.53 to
- * 0.61 ns each (R100001/Programming-Massively-Parallel-Processors, histogram). Other numbers: 3 more, 2^25 additions to one float on an RTX A6000, 1.67 ns each
- * (leimao's and others' reductions have the same); 2, scatter_add_ of 2^24 floats on an H100 (traces/gpu_h100-sxm/operators.csv), 65 a nanosecond, half as many
- * as sectors that its L2 reads and writes. A unit has 512 bytes that lie together: 256 counters on an H100 go at two a clock
- * (yencal/gpu-histogram-optimization). */
+ * of the warp's lanes at one address of it. Whole numbers: 1 and 1, 2^26 additions to one address of int on seven cards of 14 to 68 multiprocessors take 0.53
+ * to 0.61 ns each (R100001/Programming-Massively-Parallel-Processors, histogram). Other numbers: 3 more, 2^25 additions to one float on an RTX A6000, 1.67 ns
+ * each
+ * ("CUDA Kernel Study: Reduction"; held out: an A100 2.5, a V100 2.6, atomicAddBench); 2, scatter_add_ of 2^24 floats on an H100 (traces/gpu_h100-sxm,
+ * operators.csv), 65 a nanosecond, half as many as sectors that its L2 reads and writes. A unit has 512 bytes that lie together: 256 counters on an H100 go at
+ * two a clock (yencal/gpu-histogram-optimization). A sector that is written in part is changed likewise, and takes as long as one of floats: 2^30 stores of 4
+ * bytes apart on an H100 take 18.1 ms (the plain one of yencal/gpu-matrix-transpose), at this rate 17.0. */
 enum { SECTOR_CLOCKS = 1, MORE_CLOCKS = 1, FLOAT_SECTOR_CLOCKS = 2, FLOAT_MORE_CLOCKS = 3, UNIT = 512 };
 
 /* What one of them does. */
@@ -57,7 +59,8 @@ typedef struct {
 enum { CROWDS = 4096 };
 
 /* Additions of other than whole numbers of 32 bits to shared memory are a loop that loads, adds and compares and swaps, in which one lane of a block after the
- * other gets its turn at an address (LDS, FADD, ATOMS.CAST.SPIN): cycles of a turn, of 2^25 additions by blocks of 256 on an RTX A6000, 3.02 ms. */
+ * other gets its turn at an address (LDS, FADD, ATOMS.CAST.SPIN): cycles of a turn, of 2^25 additions on an RTX A6000 that take
+ * 3.02 ms ("CUDA Kernel Study: Reduction", whose blocks are taken to be of 256). */
 enum { TURN = 70, TURNS = 256 };
 
 typedef struct {
@@ -75,9 +78,9 @@ typedef struct {
     uint64_t steps, limit;    /* instructions of warps so far, and behind which it is given up */
     uint64_t multiplied[2], flops[2], flops_64[2], slots[2], slots_64[2], functions[2], issued[2]; /* by is_inner */
     bool by_groups;
-    Path paths[2];                                                     /* of all blocks together, by is_inner */
-    bool is_timed;                                                     /* Accesses are counted: until they took as many steps as are enough. */
-    uint64_t timed_steps, timed, accesses, wavefronts, stored, joined; /* timed: what was issued meanwhile */
+    Path paths[2];                                                            /* of all blocks together, by is_inner */
+    bool is_timed;                                                            /* Accesses are counted: until they took as many steps as are enough. */
+    uint64_t timed_steps, timed, accesses, wavefronts, stored, parts, joined; /* timed: what was issued meanwhile */
     Cell cells[CELLS];
     size_t n_cells;
     uint64_t atomics[2]; /* clocks of all units of L2 that do them, by is_inner */
@@ -932,6 +935,32 @@ static unsigned pieces_of(const uint64_t *base, int64_t offset, uint32_t mask, u
     return n;
 }
 
+/* Sectors of which lanes write a part. */
+static unsigned parts_of(const uint64_t *base, int64_t offset, uint32_t mask, unsigned bytes)
+{
+    uint64_t sectors[2 * LANES];
+    uint32_t written[2 * LANES], n = 0, parts = 0;
+    FOR_LANES(mask)
+    {
+        uint64_t first = base[lane] + (uint64_t)offset, end = first + bytes;
+        for (uint64_t sector = first / SECTOR; sector <= (end - 1) / SECTOR && sector <= first / SECTOR + 1; sector++) {
+            uint64_t from = first > sector * SECTOR ? first % SECTOR : 0, to = end < (sector + 1) * SECTOR ? end % SECTOR : SECTOR;
+            uint32_t at = 0;
+            while (at < n && sectors[n - 1 - at] != sector) /* those of neighbours are often the same */
+                at++;
+            if (at == n) {
+                sectors[n] = sector;
+                written[n++] = 0;
+                at = 0;
+            }
+            written[n - 1 - at] |= (uint32_t)(mask_of((unsigned)(to - from)) << from);
+        }
+    }
+    for (uint32_t i = 0; i < n; i++)
+        parts += written[i] != UINT32_MAX;
+    return parts;
+}
+
 /* Words of shared memory that lanes touch of the bank of which they touch most. */
 static unsigned conflicts_of(const uint64_t *base, int64_t offset, uint32_t mask, unsigned bytes)
 {
@@ -1049,6 +1078,8 @@ static void time_access(Run *r, Warp *w, const PtxInstruction *in, uint32_t mask
     uint64_t address = base[__builtin_ctz(mask)] + (uint64_t)offset;
     if (in->code != PTX_LD && is_global(in, address))
         r->stored += pieces_of(base, offset, mask, bytes, SECTOR);
+    if (in->code == PTX_ST && is_global(in, address))
+        r->parts += parts_of(base, offset, mask, bytes);
 }
 
 /* The same of matrices, whose rows the first lanes say, and of a copy to shared memory. */
@@ -1561,7 +1592,7 @@ bool ptx_moves(const PtxKernel *kernel, const PtxLaunch *launch, PtxMoves *ret)
     ret->cycles = of_all(&r, few->cycles, more->cycles, corners, inner);
     ret->trips = of_all(&r, few->trips, more->trips, corners, inner);
     ret->barriers = of_all(&r, few->barriers, more->barriers, corners, inner);
-    ret->atomics = of_all(&r, r.atomics[0], r.atomics[1], corners, inner);
+    ret->atomics = of_all(&r, r.atomics[0], r.atomics[1], corners, inner) + (uint64_t)((double)r.parts * FLOAT_SECTOR_CLOCKS * part);
     ret->crowded = 0;
     for (size_t i = 0; r.crowds && i < CROWDS; i++) {
         const Crowd *crowd = &r.crowds[i];
