@@ -348,6 +348,30 @@ START_TEST(test_untold)
 }
 END_TEST
 
+/* Kernels that wait for other blocks: those whose loop loads one place until it changes. */
+START_TEST(test_waits)
+{
+    static const struct {
+        const char *body;
+        bool waits;
+    } cases[] = {
+        {"$ever: ld.acquire.gpu.global.u32 %r4, [%d0]; setp.eq.u32 %p0, %r4, 0; @%p0 bra $ever; ret;", true},
+        {"$ever: atom.global.cas.b32 %r4, [%d0], 0, 1; setp.ne.u32 %p0, %r4, 0; @!%p0 bra $done; bra.uni $ever; $done: ret;", true},
+        {"$next: ld.global.u32 %r4, [%d0]; add.s64 %d0, %d0, 4; setp.eq.u32 %p0, %r4, 0; @%p0 bra $next; ret;", false}, /* from place to place */
+        {"mov.u32 %r5, 0; $next: ld.global.u32 %r4, [%d0]; add.s32 %r5, %r5, 1; setp.ne.u32 %p0, %r5, 9; @%p0 bra $next; ret;", false}, /* nine times */
+        {"$next: mbarrier.try_wait.parity.shared::cta.b64 %p0, [%r11], %r12; @!%p0 bra $next; ret;", false},
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
+        g_autofree char *text = g_strdup_printf(".version 8.5\n.entry k(.param .u64 a)\n{\n.reg .pred %%p<3>;\n.reg .b32 %%r<20>;\n.reg .b64 %%d<3>;\n"
+                                                "ld.param.u64 %%d0, [a];\n%s\n}\n",
+                                                cases[i].body);
+        PtxKernel *kernel = ptx_kernel_new(text, "k");
+        ck_assert_msg(kernel && kernel->waits == cases[i].waits, "%s", cases[i].body);
+        ptx_kernel_free(kernel);
+    }
+}
+END_TEST
+
 /* What accesses cost: each of a warp one, with a wavefront for each line of global memory, word of a bank, or word of a lane's own. */
 START_TEST(test_wavefronts)
 {
@@ -634,6 +658,7 @@ int main(void)
     tcase_add_test(tcase, test_units);
     tcase_add_test(tcase, test_counters);
     tcase_add_test(tcase, test_untold);
+    tcase_add_test(tcase, test_waits);
     tcase_add_test(tcase, test_wavefronts);
     tcase_add_test(tcase, test_atomics);
     tcase_add_test(tcase, test_spread_atomics);

@@ -177,6 +177,15 @@ uint64_t pretend_launches_within(void)
     return __atomic_load_n(&n_within, __ATOMIC_RELAXED);
 }
 
+static uint64_t n_waiting;
+static const char *waiting; /* The first kernel of those */
+
+uint64_t pretend_launches_waiting(const char **ret_name)
+{
+    *ret_name = waiting;
+    return n_waiting;
+}
+
 static bool is_plain; /* The program has no allocator of Python's libraries, of which it is known that arrays lie within what they take. */
 static pthread_once_t plain_once = PTHREAD_ONCE_INIT;
 
@@ -235,6 +244,10 @@ bool pretend_moves(const PretendKernelCode *code, void *const *arguments, Preten
         find_moves(code, ptx, &launch, words, n, slot);
     }
     bool told = slot && tell(slot, words);
+    if (!told && ptx->waits) {
+        n_waiting++;
+        waiting = waiting ? waiting : strdup(code->name);
+    }
     pretend_unlock();
     return told;
 }

@@ -340,6 +340,8 @@ void pretend_arguments(const PretendKernelCode *code, void *const *arguments, Pr
 bool pretend_moves(const PretendKernelCode *code, void *const *arguments, PretendDim grid, PretendDim block, size_t shared);
 /* Launches of kernels of which no PTX is known, that were given places within allocations, in programs without an allocator that is known. */
 uint64_t pretend_launches_within(void);
+/* Launches of kernels that could not be told and whose blocks wait for others; *@ret_name: the first of those kernels, as it is linked, or NULL. */
+uint64_t pretend_launches_waiting(const char **ret_name);
 /* Writes zeros over the stack below the caller. What a program leaves uninitialized in a kernel's parameters (strides of dimensions that an array has not) is
  * what lay there: addresses that kernels before were given. Called where a program asks something before each launch and after it. */
 void pretend_clear_stack(void);

@@ -184,6 +184,7 @@ struct PtxKernel {
     uint32_t n_instructions, n_operands, n_constants, n_targets, n_variables, n_registers, n_sites, n_again;
     unsigned cluster[3];            /* Blocks of a cluster, by the kernel itself; 0: it does not say. */
     uint64_t shared, local;         /* bytes: what it declares of each; dynamic shared memory begins behind */
+    bool waits;                     /* It loads one place of global memory over and over until that changes: other blocks or kernels are to write it. */
     bool reads_shared, reads_local; /* Addresses or branches hang on what lies there. */
     char multiplied[8];             /* Type of what it multiplies: "bf16"; "" of none */
     unsigned n_told, n_untold;      /* launches that it was run for: for the caller's use */

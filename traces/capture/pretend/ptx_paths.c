@@ -230,6 +230,47 @@ static void find_at_once(PtxKernel *k)
     free(is_varying);
 }
 
+/* Whether instructions [@first, @end), the last a branch to the first, do nothing but load or change a place of global memory that is the same each time, and
+ * whether they go on hangs on what is there. @hangs: of each register, false before and after. */
+static bool is_waiting(const PtxKernel *k, uint32_t first, uint32_t end, bool *hangs)
+{
+    enum { LONGEST = 32 };
+    bool waits = end - first <= LONGEST, hangs_on = false;
+    for (uint32_t i = first; i < end && waits; i++) {
+        const PtxInstruction *in = &k->instructions[i];
+        const PtxOperand *operands = k->operands + in->first;
+        bool is_read = (in->code == PTX_LD || in->code == PTX_ATOM) && is_of_array(in), made = is_read;
+        PtxOperand address = is_read ? operands[in->n_results] : PTX_NOWHERE;
+        for (uint32_t j = first; j < end && address >= 0 && address != PTX_NOWHERE; j++)
+            for (size_t o = 0; o < k->instructions[j].n_results; o++)
+                waits = waits && k->operands[k->instructions[j].first + o] != address;
+        for (size_t o = in->n_results; o < in->n; o++)
+            made = made || (operands[o] >= 0 && operands[o] != PTX_NOWHERE && hangs[operands[o]]);
+        for (size_t o = 0; o < in->n_results; o++)
+            if (operands[o] >= 0 && operands[o] != PTX_NOWHERE)
+                hangs[operands[o]] = made;
+        waits = waits && in->code != PTX_ST && in->code != PTX_MMA && in->code != PTX_COPY && in->code != PTX_TENSOR;
+        bool leaves = in->code == PTX_BRA && in->guard >= 0 && in->guard != PTX_NOWHERE && (i == end - 1 || in->target >= end);
+        hangs_on = hangs_on || (leaves && hangs[in->guard]);
+    }
+    for (uint32_t i = first; i < end; i++)
+        for (size_t o = 0; o < k->instructions[i].n_results; o++) {
+            PtxOperand one = k->operands[k->instructions[i].first + o];
+            if (one >= 0 && one != PTX_NOWHERE)
+                hangs[one] = false;
+        }
+    return waits && hangs_on;
+}
+
+static void find_waits(PtxKernel *k)
+{
+    bool *hangs = calloc(k->n_registers + 1u, sizeof *hangs);
+    for (uint32_t i = 0; hangs && i < k->n_instructions && !k->waits; i++)
+        if (k->instructions[i].code == PTX_BRA && k->instructions[i].target <= i)
+            k->waits = is_waiting(k, k->instructions[i].target, i + 1, hangs);
+    free(hangs);
+}
+
 void ptx_paths(PtxKernel *k)
 {
     enum { TRIP = 500 };
@@ -252,4 +293,5 @@ void ptx_paths(PtxKernel *k)
     free(ready);
     free(begins);
     find_at_once(k);
+    find_waits(k);
 }

@@ -121,6 +121,20 @@ static void finish(void)
                     "built with PTX beside its machine code (nvcc -gencode arch=compute_80,code=[compute_80,sm_80]) the program's kernels count for what they "
                     "touch\n",
                     within, within == 1 ? "" : "es", within == 1 ? "is" : "are", within == 1 ? "s" : "");
+        const char *symbol;
+        uint64_t n_waiting = pretend_launches_waiting(&symbol);
+        char *waiting = symbol ? lines_demangled(symbol) : NULL;
+        if (n_waiting > 0)
+            fprintf(stderr,
+                    "echelon capture: %" PRIu64
+                    " launch%s of kernels whose blocks wait for what others write (the first is %s) count%s for all that lies behind the "
+                    "addresses given, not by their own code: blocks are looked at one by one\n",
+                    n_waiting, n_waiting == 1 ? "" : "es",
+                    waiting  ? waiting
+                    : symbol ? symbol
+                             : "unknown",
+                    n_waiting == 1 ? "s" : "");
+        free(waiting);
         if (looks > 0)
             fprintf(stderr,
                     "echelon capture: results of kernels are zeros; the program read %" PRIu64
