@@ -314,7 +314,8 @@ START_TEST(told_by_code)
     g_autoptr(EchImport) import =
         must_read(HEAD "name 1 \"softmax_forward_kernel5(float*)\"\nname 2 \"bf16\"\nname 3 \"\"\nalloc 1 0 0 1099511627776 1073741824 3 0\n"
                        "kernel 2 0 0 1 64 1 1 128 1 1 0\nuses 1 1099511627776 4096 1 1099512676352 512 2 1099513724928 8192\nlanes 777 5 0\n"
-                       "kernel 3 0 0 1 64 1 1 128 1 1 0\nuses 1 1099511627776 64\nproducts 3 4096 2\nlanes 0 0 900\ncode 300 400 500 6000 70 8 32 1024\nkernel "
+                       "kernel 3 0 0 1 64 1 1 128 1 1 0\nuses 1 1099511627776 64\nproducts 3 4096 2\nlanes 0 0 900\ncode 300 400 500 6000 70 8 32 1024\nunits "
+                       "11 12 13 1\natomics 90 80\nkernel "
                        "4 0 0 1 1 1 1 1 1 1 0\nargs\nlanes 0 9 0\nend\n");
     static const struct {
         EchBytes read, write;
@@ -339,11 +340,9 @@ START_TEST(told_by_code)
     }
     ck_assert_uint_eq(ech_diag_count(import->diag, "kernels_told_by_their_code"), 3);
     ck_assert_str_eq(ech_trace_string(import->trace, nth(import->trace, ECH_OP_KERNEL, 0)->launch), "grid=64x1x1 block=128x1x1");
-    ck_assert_str_eq(
-        ech_trace_string(import->trace, nth(import->trace, ECH_OP_KERNEL, 1)->launch),
-        "grid=64x1x1 block=128x1x1 shared=1024 registers=32 issued=900 access=300x400 fetched=500 path=6000x70 barriers=8 near=64x64x64x64x64x64"); /* read by
-                                                                                                                                                       the one
-                                                                                                                                                       before */
+    ck_assert_str_eq(ech_trace_string(import->trace, nth(import->trace, ECH_OP_KERNEL, 1)->launch),
+                     "grid=64x1x1 block=128x1x1 shared=1024 registers=32 arithmetic=wgmma issued=900 access=300x400 fetched=500 path=6000x70 barriers=8 "
+                     "units=11x12x13 atomics=90x80 near=64x64x64x64x64x64"); /* read by the one before */
     /* More bytes than the array has are no less operations. */
     g_autoptr(EchImport) beyond = must_read(HEAD "name 1 \"k(float*)\"\nalloc 1 0 0 1099511627776 4096 3 0\n"
                                                  "kernel 2 0 0 1 64 1 1 128 1 1 0\nuses 1 1099511627776 8192\nlanes 800 0 5\nend\n");
@@ -352,6 +351,8 @@ START_TEST(told_by_code)
     ck_assert_uint_eq(ech_trace_work(beyond->trace)[all->first_work].count, 800);
     must_fail(HEAD "lanes 1 2 3\nend\n", "lanes of no kernel; expected its launch before");
     must_fail(HEAD "name 1 \"a\"\nkernel 1 0 0 1 8 1 1 128 1 1 0\ncode 1 2 3 4 5 6 7 8\nend\n", "code of no kernel; expected its lanes before");
+    must_fail(HEAD "name 1 \"a\"\nkernel 1 0 0 1 8 1 1 128 1 1 0\nunits 1 2 3 0\nend\n", "units of no kernel; expected its lanes before");
+    must_fail(HEAD "name 1 \"a\"\nkernel 1 0 0 1 8 1 1 128 1 1 0\natomics 1 2\nend\n", "atomics of no kernel; expected its lanes before");
     must_fail(HEAD "name 1 \"a\"\nkernel 1 0 0 1 8 1 1 128 1 1 0\nlanes 4 5\nend\n", ":6: ");
 }
 END_TEST

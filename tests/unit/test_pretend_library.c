@@ -154,7 +154,8 @@ static char *pretended(const char *settings, void (*program)(void), int *ret_sta
         g_auto(GStrv) words = g_strsplit(*line, " ", 3);
         if (g_strv_length(words) == 0 || g_str_equal(words[0], "clock"))
             continue;
-        bool timed = !strstr(" echelon-pretend device name end uses args lanes code node lengths products of pool pool_told pool_wanted thread ", words[0]);
+        bool timed = !strstr(" echelon-pretend device name end uses args lanes code units atomics node lengths products of pool pool_told pool_wanted thread ",
+                             words[0]);
         if (timed) {
             uint64_t time = g_ascii_strtoull(words[1], NULL, 10);
             ck_assert_uint_ge(time, before);
@@ -589,7 +590,8 @@ END_TEST
 /* A kernel that is given descriptors of tensors, and one of which Python has told what it multiplies: as it is, and in a graph. */
 static void launch_with_tensor_maps(void)
 {
-    int (*encode)(void *, int, unsigned, const void *), (*encode_convolved)(void *, int, unsigned, const void *), (*replace)(void *, const void *);
+    int (*encode)(void *, int, unsigned, const void *, const uint64_t *, const uint64_t *, const uint32_t *);
+    int (*encode_convolved)(void *, int, unsigned, const void *), (*replace)(void *, const void *);
     void (*multiplies)(uint64_t, const char *, const char *);
     const struct {
         void *at;
@@ -610,7 +612,10 @@ static void launch_with_tensor_maps(void)
     void *module, *driven, *stream, *graph, *instance, *arguments[] = {&a, &number, described};
     NEED(allocate((void **)&a, 4 * MIB) == 0 && load_module(&module, elf) == 0 && get_function(&driven, module, "k") == 0);
     memset(described, 0xff, sizeof described);
-    NEED(encode(described, 9, 2, a + 1024) == 0 && described[127] == 0);
+    const uint64_t sizes[] = {512, 256}, apart[] = {1024};
+    const uint32_t box[] = {64, 8};
+    NEED(encode(described, 99, 2, a, sizes, apart, box) == 1 && encode(described, 9, 6, a, sizes, apart, box) == 1); /* no such type, too many dimensions */
+    NEED(encode(described, 9, 2, a + 1024, sizes, apart, box) == 0 && described[127] == 0);
     NEED(launch_driver(driven, 1, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
     NEED(replace(described, a + 2048) == 0 && launch_driver(driven, 2, 1, 1, 32, 1, 1, 0, NULL, arguments, NULL) == 0);
     NEED(encode_convolved(described, 9, 4, a + 4096) == 0);
