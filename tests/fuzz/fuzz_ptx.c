@@ -24,10 +24,11 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (!kernel)
         return 0;
     static const uint64_t parameters[4] = {UINT64_C(1) << 30, UINT64_C(1) << 31, 100, 3};
-    static const uint32_t bytes[4] = {8, 8, 8, 8};
-    const void *at[] = {&parameters[0], &parameters[1], &parameters[2], &parameters[3]};
+    static const PtxTensor tensor = {.address = UINT64_C(1) << 30, .apart = {256}, .sizes = {100, 60}, .box = {64, 8}, .dimensions = 2, .bits = 16};
+    static const uint32_t bytes[] = {8, 8, 8, 8, sizeof tensor};
+    const void *at[] = {&parameters[0], &parameters[1], &parameters[2], &parameters[3], &tensor};
     g_autofree uint64_t *variables = g_new0(uint64_t, kernel->n_variables + 1);
-    PtxLaunch launch = {{40, 2, 1}, {48, 1, 1}, 1024, 20000, 60000, (void *const *)(uintptr_t)at, bytes, 4, variables, peek, end_of};
+    PtxLaunch launch = {{40, 2, 1}, {48, 1, 1}, 1024, 20000, 60000, (void *const *)(uintptr_t)at, bytes, 5, variables, peek, end_of};
     PtxMoves found;
     if (ptx_moves(kernel, &launch, &found))
         for (size_t i = 0; i < found.n; i++)
