@@ -67,6 +67,8 @@ typedef struct {
     EchKernelGridProduct products[ECH_KERNEL_MAX_PRODUCTS];
     uint32_t n_products;
     double operations; /**< Of its products, two a multiply-accumulate, unpadded. */
+    EchBytes kept;     /**< Of vector memory, for its blocks and scratch, by its code. */
+    EchBytes results;  /**< Of products, those that no registers hold: the compiler may spill as much there. */
     bool assumed;      /**< A branch or loop hangs on data that is not known: it is taken to happen, once. */
     bool by_device;    /**< Its integers hang on the device's number: this is the device that has most to do. */
 } EchKernelGrid;

@@ -482,6 +482,8 @@ static EchAdviceRun run_of(const Advise *a, JsonObject *run)
     /* Unified memory: the rest is the host's. */
     EchBytes here = memory && json_object_has_member(memory, "on_device_bytes") ? MIN(hbm, (EchBytes)ech_member_int(memory, "on_device_bytes")) : hbm;
     JsonObject *need = ech_member_object(ech_member_object(run, "needs"), "hbm");
+    if (a->advice->kernel) /* advice is about hbm */
+        fits = need && ech_member_bool(need, "fits") && ech_member_bool(run, "completed");
     return (EchAdviceRun){.fits = fits && !narrow,
                           .planned = need && ech_member_bool(need, "planned"),
                           .narrow = fits && narrow,
@@ -1601,6 +1603,12 @@ static bool run_base(Advise *a, GPtrArray **ret_results, EchResult **ret, GError
     const EchMemoryRun *used = ech_report_memory(result->run, "hbm");
     advice->available = used ? used->available : hbm->available;
     advice->context = used ? used->context : 0;
+    EchCrowded crowded;
+    if (ech_report_crowded(&report, &crowded)) {
+        GString *text = g_string_new(NULL);
+        ech_report_append_crowded(text, &report, &crowded, 0);
+        advice->kernel = g_string_free(text, FALSE);
+    }
     advice->base = run_of(a, json_node_get_object(node));
     const char *short_of = ech_member_text(ech_member_object(json_node_get_object(node), "failure"), "memory");
     if (!advice->base.fits && short_of && strcmp(short_of, "hbm") != 0) {
@@ -1843,6 +1851,9 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char 
         advice->summary = g_strdup(result->device->summary);
         advice->title = g_strdup(experiment->title);
         advice->given = given(&a, result);
+    }
+    const bool done = ok && advice->kernel && advice->base.fits; /* of hbm it needs no less */
+    if (ok && !done) {
         advice->to_capture = measures_to_capture(&a, result->trace, also);
         if (a.pytorch && !advice->base.fits && advice->live_fits)
             add_measures(&a, FRAGMENTED);
@@ -1857,11 +1868,11 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char 
         ok = run_rounds(&a, error);
         leave_whole_stacks(&a);
     }
-    if (ok) {
+    if (ok && !done) {
         ok = try_donated(&a, is_enough(&a), error);
         leave_whole_stacks(&a);
     }
-    if (ok && !is_enough(&a)) {
+    if (ok && !done && !is_enough(&a)) {
         add_measures(&a, LAST);
         ok = run_rounds(&a, error);
     }
@@ -1871,7 +1882,7 @@ EchAdvice *ech_advise(EchExperiment *experiment, const char *memory, const char 
         add_measures(&a, PAGED);
         ok = run_rounds(&a, error);
     }
-    ok = ok && learn_needs(&a, error) && (advice->batch == 0 || find_batch(&a, error));
+    ok = ok && (done || learn_needs(&a, error)) && (advice->batch == 0 || find_batch(&a, error));
     if (ok) {
         drop_alike(&a);
         allow_policies(&a);
@@ -1891,6 +1902,7 @@ void ech_advice_free(EchAdvice *advice)
         row_clear(&advice->rows[i]);
     g_free(advice->rows);
     g_free(advice->title);
+    g_free(advice->kernel);
     g_free(advice->device);
     g_free(advice->devices);
     g_free(advice->summary);
@@ -1905,6 +1917,8 @@ void ech_advice_free(EchAdvice *advice)
 
 bool ech_advice_helps(const EchAdvice *advice)
 {
+    if (advice->kernel)
+        return false;
     bool helps = advice->base.fits;
     for (size_t i = 0; i < advice->n; i++)
         helps |= rank(&advice->rows[i]) == FITS || rank(&advice->rows[i]) == DEVICES || rank(&advice->rows[i]) == SEVERAL;
@@ -2266,13 +2280,22 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
         g_string_append_printf(out, "  with %s\n", *edit);
     g_autoptr(GString) line = g_string_new(NULL);
     g_string_append_c(out, '\n');
-    if (advice->base.fits)
+    if (advice->kernel && advice->base.fits)
+        g_string_printf(line, "IT DOES NOT FIT. Of hbm it does, %s of %s are needed; a kernel has too little room on chip.", need, room);
+    else if (advice->base.fits)
         g_string_printf(line, "It fits. %s of %s of hbm are needed%s: what needing less would cost.", need, room, beside);
     else if (advice->live_fits)
         g_string_printf(line, "IT DOES NOT FIT, though at most %s of %s of hbm are in use at a time: what is free is in pieces.", need, room);
     else
         g_string_printf(line, "IT DOES NOT FIT. %s of hbm are needed, %s are there%s.", need, room, beside);
     ech_text_wrap(out, "  ", line->str, columns);
+    if (advice->kernel) {
+        g_autoptr(GString) kernel = ech_text_fold(advice->kernel, columns);
+        g_string_append(out, kernel->str);
+        if (advice->base.fits)
+            return out;
+        g_string_append(out, "  What follows is about hbm alone.\n");
+    }
     print_first(out, advice, columns);
     print_batch(out, advice, columns);
     print_devices(out, advice, columns);
@@ -2377,6 +2400,8 @@ JsonNode *ech_advice_json(const EchAdvice *advice)
     if (advice->n_devices > 0)
         json_builder_end_array(b);
     json_run(b, &advice->base);
+    if (advice->kernel)
+        ech_json_add_text(b, "kernel", advice->kernel);
     if (advice->batch > 0) {
         json_builder_set_member_name(b, "batch");
         json_builder_begin_object(b);

@@ -57,6 +57,7 @@ typedef struct {
     char **given;                /**< Edits and passes that hold for all runs, NULL-terminated. */
     EchBytes available, context; /**< Of hbm: what allocators and plans may have; taken by the context of a process, beside that. */
     EchAdviceRun base;           /**< As it is, in as much memory as it wants. */
+    char *kernel;                /**< Of a kernel without room on chip: what it keeps, what would make room; or NULL. Rows are of hbm alone then. */
     size_t n_steps;              /**< Whole steps that the capture tells; times are of one of them. 0: of the run. */
     size_t number;               /**< Of them the one that times are of, from 1: the last, or the last whose batch is as most are. */
     char *step;                  /**< From which mark it goes, "Optimizer.step#AdamW.step to the next"; NULL where n_steps is 0. */
@@ -94,7 +95,8 @@ bool ech_advice_helps(const EchAdvice *advice);
 /** For a terminal of so many columns (0: ECH_TEXT_COLUMNS). */
 GString *ech_advice_text(const EchAdvice *advice, unsigned columns) G_GNUC_WARN_UNUSED_RESULT;
 /** {title, trace, device, given, hbm_available_bytes, step: {number, from} where the capture tells steps, fits, hbm_bytes, host_bytes, makespan_ps, batch:
- * {rows, most_rows, fits, hbm_bytes, host_bytes, makespan_ps} where rows are told, to_capture where there is, keeps_for_backward where it is so, measures:
+ * {rows, most_rows, fits, hbm_bytes, host_bytes, makespan_ps} where rows are told, kernel where there is, to_capture likewise, keeps_for_backward where it is
+ * so, measures:
  * [{name, does, options, donated, growing, fits, hbm_bytes, host_bytes, makespan_ps, relative, why, error}]}; makespan_ps and relative (to the run as it is)
  * are null where they are not known, why and error where there is none. */
 JsonNode *ech_advice_json(const EchAdvice *advice) G_GNUC_WARN_UNUSED_RESULT;

@@ -283,7 +283,7 @@ static void kernel(Lowerer *l, EchId id)
         op.launch = ech_inside_text(l->b, &inside);
     }
     /* A kernel of the user's own brings its window buffers, cuFFT has XLA take a work area when it runs. */
-    EchBytes scoped = i->opcode == ECH_HLO_CUSTOM_CALL ? ech_program_scoped_bytes(i) : 0, area = l->sms > 0 ? ech_program_gpu_fft_work(l->p, id) : 0;
+    EchBytes scoped = i->opcode == ECH_HLO_CUSTOM_CALL ? ech_program_kept_bytes(l->p, id) : 0, area = l->sms > 0 ? ech_program_gpu_fft_work(l->p, id) : 0;
     EchId own = scoped > 0 ? take_own(l, i, ECH_SPACE_VECTOR, scoped, "windows") : area > 0 ? take_own(l, i, ECH_SPACE_HBM, area, "work area") : ECH_NONE;
     add_op(l, op, i, l->core);
     add_uses(l, id, false);

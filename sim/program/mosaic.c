@@ -215,6 +215,7 @@ typedef struct {
     size_t array; /* of the call's */
     EchBytes bytes;
     bool input;
+    bool single;      /* it has one buffer, by its kernel's wish: nothing hides its copies */
     uint64_t seen;    /* 1 + the last step that was asked for, */
     BlockIndex shown; /* and the block of that step */
 } Window;
@@ -1469,16 +1470,18 @@ static size_t read_windows(const Walk *w, uint32_t kernel, const Grid *grid, Win
     for (; n < MAX_WINDOWS && block; n++) {
         uint32_t params = ech_mlir_element(w->m, list, n);
         size_t array = grid->n_prefetched + n, argument = grid->rank + array;
-        if (params == ECH_MLIR_NONE || argument >= block->n_arguments)
+        /* Without a grid there is no list of them, and what is given in vector memory is brought there whole. */
+        if ((params == ECH_MLIR_NONE && (list != ECH_MLIR_NONE || array >= grid->n_arrays)) || argument >= block->n_arguments)
             break;
         const EchMlirType *type = ech_mlir_type(w->m, g_array_index(w->m->results, uint32_t, block->argument_types + argument));
         const char *transform = ech_mlir_string(w->m, ech_mlir_find(w->m, params, "transform_indices"));
-        bool moved = transform && type && ech_mlir_text_has(w->m, type->space, "vmem") && !(array < grid->n_arrays && grid->arrays[array].on_chip);
+        bool moved = type && ech_mlir_text_has(w->m, type->space, "vmem") && !(array < grid->n_arrays && grid->arrays[array].on_chip);
         ret[n] = (Window){.transform = type ? function_named(w, transform) : ECH_MLIR_NONE,
                           .type = type,
                           .array = array,
                           .bytes = moved ? block_bytes(type) : 0,
-                          .input = array < grid->n_operands};
+                          .input = array < grid->n_operands,
+                          .single = ech_mlir_text_has(w->m, ech_mlir_find(w->m, params, "pipeline_mode"), "synchronous")};
     }
     return n;
 }
@@ -1525,7 +1528,9 @@ static EchBytes moved_blocks(Walk *w, const Grid *grid, Window *windows, size_t 
         work->assumed = work->assumed || !shown.known;
         if (step + 1 < steps) {
             BlockIndex next = shown_at(w, window, grid, step + 1);
-            moved = ech_bytes_add(moved, same_block(&shown, &next) ? 0 : weighted(w, window->bytes));
+            EchBytes changed = same_block(&shown, &next) ? 0 : weighted(w, window->bytes), *to = window->single ? alone : &moved;
+            *to = ech_bytes_add(*to, changed);
+            *sum = ech_bytes_add(*sum, window->single ? changed : 0);
         }
         if (step == 0) { /* the first step's, or the last one's */
             *alone = ech_bytes_add(*alone, window->bytes);

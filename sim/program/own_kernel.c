@@ -1,5 +1,5 @@
 /** @file own_kernel.c  Kernels that the program brings along (Pallas): their code found, with what is known of the arrays it works on, and read. */
-#include "sim/program/mosaic.h"
+#include "sim/program/mosaic_room.h"
 #include "sim/program/private.h"
 #include "sim/program/triton.h"
 
@@ -25,6 +25,13 @@ const EchKernelGrid *ech_program_grid(const EchProgram *program, EchId instructi
 {
     uint32_t grid = program->instructions[instruction].grid;
     return grid > 0 ? &program->grids[grid - 1] : NULL;
+}
+
+EchBytes ech_program_kept_bytes(const EchProgram *program, EchId instruction)
+{
+    EchBytes used = ech_program_scoped_bytes(&program->instructions[instruction]);
+    const EchKernelGrid *grid = ech_program_grid(program, instruction);
+    return used > 0 || !grid ? used : grid->kept;
 }
 
 /* With the integers of one device. */
@@ -194,9 +201,29 @@ static uint32_t read_on(Reading *r, EchId id, uint32_t device, uint64_t *visits)
     if (!read_ragged(r->program, id, &grid) && !ech_mosaic_read(bytes, n, code->arrays, code->n_operands, code->n_arrays, visits, &grid, &unread))
         return 0;
     grid.by_device = code->by_device;
+    EchKernelRoom room;
+    if (ech_mosaic_room(bytes, n, code->arrays, code->n_operands, code->n_arrays, &room, NULL)) {
+        grid.kept = room.bytes;
+        grid.results = room.results;
+    }
     g_array_append_val(r->grids, grid);
     g_ptr_array_add(r->codes, g_steal_pointer(&code));
     return r->grids->len;
+}
+
+bool ech_program_kernel_room(const EchProgram *program, EchId id, EchKernelRoom *ret)
+{
+    const EchInstruction *i = &program->instructions[id];
+    if (!ech_program_is_own_kernel(i) || is_triton(i))
+        return false;
+    g_autoptr(EchIntegers) integers = ech_integers_new(program);
+    g_autoptr(Code) code = code_of(program, id, integers);
+    if (!code)
+        return false;
+    g_autofree char *text = g_strndup(code->body, code->body_n);
+    size_t n = 0;
+    g_autofree guchar *bytes = g_base64_decode(text, &n);
+    return ech_mosaic_room(bytes, n, code->arrays, code->n_operands, code->n_arrays, ret, NULL);
 }
 
 /* "grid_x = 64 : i32" of a dictionary as MLIR writes it. */

@@ -337,6 +337,8 @@ bool ech_program_joins_slices(const EchInstruction *instruction);
 bool ech_program_is_own_kernel(const EchInstruction *instruction);
 /** What such a kernel does, from its code; NULL for other instructions and where the code cannot be read. Borrowed. */
 const EchKernelGrid *ech_program_grid(const EchProgram *program, EchId instruction);
+/** What an instruction keeps of vector memory for itself: what the compiler says, or what the code of a kernel of the program's own tells. */
+EchBytes ech_program_kept_bytes(const EchProgram *program, EchId instruction);
 /** Operations of an instruction, bodies of fusions included. Integers saturate. */
 EchHloWork ech_program_work(const EchProgram *program, EchId instruction);
 /** Groups of the ragged product that a TPU's fusion is, as its compiler says; 0 where it is none. */

@@ -214,7 +214,8 @@ char *ech_report_went_on(const EchReport *report)
 
 bool ech_report_fits(const EchReport *report)
 {
-    if (!report->run->fits || ech_report_refused(report))
+    EchCrowded crowded;
+    if (!report->run->fits || ech_report_refused(report) || ech_report_crowded(report, &crowded))
         return false;
     EchRanOut ran_out;
     if (ech_report_ran_out(report, &ran_out)) {
@@ -441,10 +442,15 @@ EchWindows ech_report_windows(const EchReport *report, const char *name)
     windows.kept = memory->kernel_reserved;
     const EchProgram *program = report->program;
     for (size_t i = 0; program && i < program->n_instructions; i++) {
-        EchBytes own = ech_program_scoped_bytes(&program->instructions[i]);
+        EchBytes own = ech_program_kept_bytes(program, (EchId)i);
         if (own == 0)
             continue;
         windows.kernels++;
+        const EchKernelGrid *grid = program->scheduled ? NULL : ech_program_grid(program, (EchId)i);
+        EchBytes most = grid ? ech_bytes_add(own, grid->results) : 0;
+        windows.results = most > windows.kept && own <= windows.kept && ech_program_asked_bytes(&program->instructions[i], ECH_SPACE_VECTOR) == 0
+                              ? MAX(windows.results, most)
+                              : windows.results;
         windows.spilled = ech_bytes_add(windows.spilled, ech_onchip_fit(memory, own).spilled);
         if (own > windows.most) {
             windows.most = own;

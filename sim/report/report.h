@@ -100,7 +100,18 @@ bool ech_report_ran_out(const EchReport *report, EchRanOut *ret);
 /** What is said of a program that ran out of memory on a device that was not there, and went on, one sentence; NULL where no kernel ran behind a refusal. Owned
  * by the caller. */
 char *ech_report_went_on(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
-/** The replay fitted, every row fits, and no compiler refused it. */
+/** A kernel of the program's own (Pallas) that keeps more of vector memory than it may. */
+typedef struct {
+    EchId instruction;
+    EchBytes kept;  /**< By its code. */
+    EchBytes limit; /**< What it asked for or, where it did not, what the compiler gives each. */
+    EchBytes said;  /**< What the compiler said that it needs, up to where it gave up; 0: no compiler did. */
+} EchCrowded;
+/** The one that the compiler refused or, where no compiler has seen the program, that is furthest beyond its limit; false where there is none. */
+bool ech_report_crowded(const EchReport *report, EchCrowded *ret);
+/** What it keeps, array by array, and what would make room for it. */
+void ech_report_append_crowded(GString *out, const EchReport *report, const EchCrowded *crowded, unsigned columns);
+/** The replay fitted, every row fits, no compiler refused it, and no kernel is crowded. */
 bool ech_report_fits(const EchReport *report);
 
 /** What a resource of the run is called for people: "hbm port", "host link to device", "ici link out", "matrix unit"; "overhead" for none. Owned by
@@ -179,6 +190,7 @@ typedef struct {
     const char *kernel; /**< Its name; borrowed from the program, or NULL. */
     uint64_t kernels;   /**< That have any. */
     EchBytes spilled;   /**< Beyond what is kept, summed over kernels. */
+    EchBytes results;   /**< Of kernels that no compiler has seen, the most that one may take with registers that are spilled, where that is beyond kept. */
 } EchWindows;
 /** Zeros where there is no program, or the memory has no number in it. */
 EchWindows ech_report_windows(const EchReport *report, const char *memory);

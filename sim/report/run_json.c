@@ -215,6 +215,14 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
         ech_json_add_count(b, "asked_hbm_bytes", report->goal);
     if (report->refusal)
         ech_json_add_text(b, "refused", report->refusal);
+    EchCrowded crowded;
+    if (ech_report_crowded(report, &crowded)) {
+        ech_json_begin_object(b, "crowded");
+        ech_json_add_text(b, "kernel", report->program->instructions[crowded.instruction].name);
+        ech_json_add_count(b, "kept_bytes", crowded.kept);
+        ech_json_add_count(b, "limit_bytes", crowded.limit);
+        json_builder_end_object(b);
+    }
     size_t n;
     g_autofree EchMemoryUse *uses = ech_report_uses(report, &n);
     ech_json_begin_object(b, "needs");

@@ -203,11 +203,17 @@ static void append_plan_failure(GString *out, const EchReport *report, const Ech
 
 static void append_refusal(GString *out, const EchReport *report, unsigned columns)
 {
-    if (!ech_report_refused(report))
+    EchCrowded crowded;
+    bool is_crowded = ech_report_crowded(report, &crowded);
+    if (ech_report_refused(report)) {
+        g_autofree char *text = g_strdup_printf("The compiler refused it: %s", report->refusal);
+        ech_text_wrap(out, "  ", text, columns);
+    }
+    if (is_crowded) {
+        ech_report_append_crowded(out, report, &crowded, columns);
         return;
-    g_autofree char *text = g_strdup_printf("The compiler refused it: %s", report->refusal);
-    ech_text_wrap(out, "  ", text, columns);
-    if (!strstr(report->refusal, "vmem"))
+    }
+    if (!ech_report_refused(report) || !strstr(report->refusal, "vmem"))
         return;
     const EchMemory *memory = ech_device_memory(report->device, "vector");
     g_autofree char *size = memory ? ech_format_bytes(memory->capacity) : NULL;
@@ -618,6 +624,9 @@ static void append_measures(GString *out, const EchReport *report, unsigned colu
 {
     if (ech_report_fits(report) || has_stopped(report) || is_unsplit(report) || (!report->run->fits && !lacks_hbm(report)))
         return;
+    EchCrowded crowded;
+    if (report->run->fits && ech_report_crowded(report, &crowded)) /* what would is told with it */
+        return;
     bool sums = ech_trace_get_property(report->trace, "sums_only") != NULL;
     if (report->words && !sums) { /* on one line, to be copied */
         g_string_append_printf(out, "  What would make it fit:\n    echelon advise %s\n", report->words);
@@ -977,6 +986,11 @@ static void append_onchip(GString *out, const EchReport *report, const EchMemory
             g_strdup_printf("besides, kernels' own windows: %s at most (%s), of %s kept for them%s%s%s", most, windows.kernel ? windows.kernel : "?", kept,
                             windows.spilled > 0 ? "; " : "", windows.spilled > 0 ? spilled : "", windows.spilled > 0 ? " beyond that, over all kernels" : "");
         ech_text_wrap(out, "      ", text, columns);
+        g_autofree char *results = ech_format_bytes(windows.results);
+        g_autofree char *may =
+            g_strdup_printf("the compiler may refuse a kernel: up to %s with what it spills, results of products that no registers hold", results);
+        if (windows.results > 0)
+            ech_text_wrap(out, "      ", may, columns);
     }
     if (memory && memory->kind == ECH_MEM_SCALAR && live > 0)
         g_string_append_printf(out, "      read in words of 32 bits: %zu value%s of %zu bytes\n", live, live == 1 ? "" : "s",
