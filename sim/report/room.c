@@ -179,7 +179,7 @@ static void append_single(GString *out, const EchKernelRoom *room, EchBytes exce
 
 /* Blocks half as long, along whatever dimension of the grid leaves least, until there is room. What is spilled becomes less as the blocks do, by whose vectors
  * it comes about. */
-static void append_smaller(GString *out, const EchKernelRoom *room, EchBytes spilled, EchBytes limit, unsigned columns)
+static bool append_smaller(GString *out, const EchKernelRoom *room, EchBytes spilled, EchBytes limit, unsigned columns)
 {
     g_autofree EchKernelRoom *now = g_memdup2(room, sizeof *now), *best = g_new(EchKernelRoom, 1), *tried = g_new(EchKernelRoom, 1);
     int64_t from[ECH_ROOM_MAX_GRID] = {0};
@@ -197,7 +197,7 @@ static void append_smaller(GString *out, const EchKernelRoom *room, EchBytes spi
             from[a] = times[a] == 0 ? length : from[a];
         }
         if (axis == UINT_MAX)
-            return;
+            return false;
         *now = *best;
         times[axis]++;
         spilled /= 2;
@@ -212,8 +212,9 @@ static void append_smaller(GString *out, const EchKernelRoom *room, EchBytes spi
         joined = ", and of ";
     }
     g_autofree char *left = ech_format_bytes(now->bytes), *more = ech_format_bytes(spilled);
-    g_string_append_printf(text, ": %s%s%s%s", left, spilled > 0 ? ", and about " : "", spilled > 0 ? more : "", spilled > 0 ? " of registers" : "");
+    g_string_append_printf(text, ": %s%s%s%s", left, spilled > 0 ? ", and up to " : "", spilled > 0 ? more : "", spilled > 0 ? " of registers" : "");
     ech_text_wrap(out, "    - ", text->str, columns);
+    return true;
 }
 
 void ech_report_append_crowded(GString *out, const EchReport *report, const EchCrowded *crowded, unsigned columns)
@@ -233,19 +234,29 @@ void ech_report_append_crowded(GString *out, const EchReport *report, const EchC
                                             p->instructions[crowded->instruction].name, keeps, may, there);
     ech_text_wrap(out, "  ", text, columns);
     append_arrays(out, room, spilled);
-    EchBytes limit = crowded->limit - MIN(spilled, crowded->limit);
+    /* Where the compiler has not come to spill, all that it may. */
+    EchBytes more = spilled > 0 ? spilled : room->results;
     g_string_append(out, "  What would make room for it\n");
     if (needed < vector->capacity) {
+        g_autofree char *most = ech_format_bytes(ech_bytes_add(room->bytes, more)),
+                        *up_to = spilled == 0 && more > 0 ? g_strdup_printf(" (%s with all that it may spill)", most) : g_strdup("");
         g_autofree char *asks =
-            g_strdup_printf("a higher limit: compiler_params=pltpu.CompilerParams(vmem_limit_bytes=...), %s at the least%s; or of all kernels by "
-                            "--xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS (--set device.memories.%s.kernel_reserved=... here). XLA keeps so much less "
-                            "there from one kernel to the next",
-                            keeps, spilled ? "" : ", and more where the compiler spills registers", vector->name);
+            g_strdup_printf("a higher limit: compiler_params=pltpu.CompilerParams(vmem_limit_bytes=...), %s at the least%s; or for all kernels "
+                            "--xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS (here --set device.memories.%s.kernel_reserved=...). XLA "
+                            "keeps so much less there from one kernel to the next",
+                            keeps, up_to, vector->name);
         ech_text_wrap(out, "    - ", asks, columns);
     }
-    append_smaller(out, room, spilled, crowded->limit, columns);
-    if (room->bytes > limit)
-        append_single(out, room, room->bytes - limit, columns);
+    bool own = false; /* what no grid sizes */
+    for (uint32_t i = 0; i < room->n_arrays; i++)
+        own = own || room->arrays[i].kind >= ECH_ROOM_SCRATCH;
+    if (!append_smaller(out, room, more, crowded->limit, columns) && own)
+        ech_text_wrap(
+            out, "    - ",
+            "smaller arrays of its own: what it makes room for itself goes by its own parameters (pages, rows or columns of a block), not by its grid",
+            columns);
+    if (ech_bytes_add(room->bytes, more) > crowded->limit)
+        append_single(out, room, ech_bytes_add(room->bytes, more) - crowded->limit, columns);
     bool whole = false;
     for (uint32_t i = 0; i < room->n_arrays; i++)
         whole = whole || (room->arrays[i].kind < ECH_ROOM_SCRATCH && room->rank == 0);

@@ -1,5 +1,5 @@
 /** @file fuzz_mosaic.c  A kernel's code: read and walked, whatever it says. */
-#include "sim/program/mosaic.h"
+#include "sim/program/mosaic_room.h"
 #include "sim/program/triton.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -15,6 +15,15 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         g_assert_nonnull(error);
     else
         g_assert_true(grid.steps >= 1 && grid.n_products <= ECH_KERNEL_MAX_PRODUCTS && grid.vector >= 0);
+    EchKernelRoom room;
+    if (ech_mosaic_room(data, size, arrays, 5, G_N_ELEMENTS(arrays), &room, NULL)) {
+        int64_t from;
+        g_assert_true(room.n_arrays <= ECH_ROOM_MAX_ARRAYS);
+        for (unsigned axis = 0; axis < ECH_ROOM_MAX_GRID; axis++) {
+            EchBytes before = room.bytes;
+            g_assert_true(ech_room_halve(&room, axis, &from) <= before);
+        }
+    }
     static const uint64_t launch[3] = {3, 2, 1};
     EchTritonWork work;
     g_autoptr(GError) wrong = NULL;

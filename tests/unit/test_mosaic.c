@@ -1,5 +1,5 @@
 /* Pallas kernels, read from their own code: JAX's causal attention and its gradients as the compiler was given them. */
-#include "sim/program/mosaic.h"
+#include "sim/program/mosaic_room.h"
 #include "sim/experiment/experiment.h"
 #include "tests/support/support.h"
 
@@ -597,6 +597,88 @@ START_TEST(rows_by_lengths)
 }
 END_TEST
 
+/* ---- What a kernel keeps on chip ---- */
+
+static EchKernelRoom room_of(const char *name, size_t n_operands, size_t n_arrays, bool on_chip)
+{
+    g_autofree char *path = g_build_filename(ECH_SOURCE_DIR, "tests/fuzz/corpus/mosaic", name, NULL), *code = NULL;
+    const EchMosaicArray arrays[8] = {{.on_chip = on_chip}};
+    gsize n;
+    GError *error = NULL;
+    ck_assert_ok(g_file_get_contents(path, &code, &n, &error), error);
+    EchKernelRoom room;
+    ck_assert_ok(ech_mosaic_room((const uint8_t *)code, n, arrays, n_operands, n_arrays, &room, &error), error);
+    return room;
+}
+
+/* What libtpu 0.0.52 takes on a v5e: used_scoped_memory_configs, or the size in its refusal. */
+START_TEST(room_as_compiled)
+{
+    static const struct {
+        const char *name;
+        size_t n_operands, n_arrays;
+        EchBytes bytes;
+    } kernels[] = {
+        {"room_set_up", 1, 2, 6291456},    /* 2 MiB of blocks, and first 2 MiB, then 4 that run_scoped sets up */
+        {"room_pipeline", 1, 2, 10485760}, /* emit_pipeline: three buffers of what it reads, two of what it writes */
+        {"room_scratch", 1, 2, 8390656},   /* f32[3,5] takes four rows of 128 lanes */
+        {"room_whole", 1, 2, 33554432},    /* without a grid whole arrays, once */
+    };
+    for (size_t i = 0; i < G_N_ELEMENTS(kernels); i++)
+        ck_assert_uint_eq(room_of(kernels[i].name, kernels[i].n_operands, kernels[i].n_arrays, false).bytes, kernels[i].bytes);
+    ck_assert_uint_eq(room_of("room_whole", 1, 2, true).bytes, 16777216); /* what is on chip already needs no room */
+}
+END_TEST
+
+/* A product in blocks of 512 x 1024 x 1024; the first operand asks for one buffer. */
+START_TEST(room_of_a_product)
+{
+    EchKernelRoom room = room_of("room_product", 2, 3, false);
+    static const EchBytes bytes[] = {1 << 20, 4 << 20, 2 << 20, 2 << 20};
+    static const EchRoomKind kinds[] = {ECH_ROOM_INPUT, ECH_ROOM_INPUT, ECH_ROOM_OUTPUT, ECH_ROOM_SCRATCH};
+    ck_assert_uint_eq(room.n_arrays, G_N_ELEMENTS(bytes));
+    for (size_t i = 0; i < G_N_ELEMENTS(bytes); i++) {
+        ck_assert_uint_eq(ech_room_array_bytes(&room.arrays[i]), bytes[i]);
+        ck_assert_uint_eq(room.arrays[i].kind, kinds[i]);
+    }
+    ck_assert(room.arrays[0].asked_once && !room.arrays[1].asked_once);
+    ck_assert_uint_eq(room.results, 512 * 1024 * 4);
+    /* Columns: of the second operand, the result and the sums. */
+    int64_t from = 0;
+    ck_assert_uint_eq(ech_room_halve(&room, 1, &from), 5 << 20);
+    ck_assert_int_eq(from, 1024);
+    ck_assert_uint_eq(ech_room_halve(&room, 7, &from), 0);
+}
+END_TEST
+
+/* Attention in blocks of 2048 x 2048: its scores are larger than what it keeps. */
+START_TEST(room_of_attention)
+{
+    EchKernelRoom room = room_of("room_attention", 3, 4, false);
+    ck_assert_uint_eq(room.bytes, 7 << 20);
+    ck_assert_uint_ge(room.results, 2048 * 2048 * 4);
+    int64_t from = 0;
+    ck_assert_uint_eq(ech_room_halve(&room, 2, &from), 4718592); /* queries, the result, and the sums beside it: as compiled, less what is spilled */
+    ck_assert_int_eq(from, 2048);
+}
+END_TEST
+
+/* Copies that have one buffer wait for the work, and it for them; arrays that are brought whole are fetched, too. */
+START_TEST(copies_that_nothing_hides)
+{
+    EchMosaicArray arrays[3] = {{0}};
+    EchKernelGrid grid = read_corpus("room_product", arrays, 2, G_N_ELEMENTS(arrays));
+    const EchBytes block = 1 << 20, steps = 16 * 8 * 8;
+    ck_assert_uint_eq(grid.read, steps * block + steps * 2 * block);
+    ck_assert_uint_eq(grid.first, steps * block + 2 * block);
+    ck_assert_uint_eq(grid.last, block);
+    grid = read_corpus("room_whole", arrays, 1, 2);
+    ck_assert_uint_eq(grid.read, 16 << 20);
+    ck_assert_uint_eq(grid.first, 16 << 20);
+    ck_assert_uint_eq(grid.last, 16 << 20);
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("mosaic");
@@ -623,6 +705,10 @@ int main(void)
     tcase_add_test(tcase, many_products);
     tcase_add_test(tcase, products_of_few_rows);
     tcase_add_test(tcase, called_functions);
+    tcase_add_test(tcase, room_as_compiled);
+    tcase_add_test(tcase, room_of_a_product);
+    tcase_add_test(tcase, room_of_attention);
+    tcase_add_test(tcase, copies_that_nothing_hides);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
