@@ -60,7 +60,8 @@ typedef struct {
     EchKernelRoom *room;
     uint32_t locals; /* set up so far */
     unsigned depth;
-    uint32_t left; /* visits */
+    uint32_t left;  /* visits */
+    uint8_t *users; /* of each value, up to two operations */
 } Reader;
 
 static const EchMlirBlock *body_of(const EchMlirModule *m, const EchMlirOp *op, uint32_t k)
@@ -166,6 +167,30 @@ static void add_window(Reader *r, const EchMlirType *type, uint32_t params, bool
 
 static void walk_locals(Reader *r, const EchMlirBlock *block);
 
+/* The bytes of a vector that an operation makes and several use: what is loaded is loaded again instead, and what repeats a number is none. */
+static EchBytes kept_for_later(const Reader *r, const EchMlirOp *op)
+{
+    const EchMlirType *type = ech_mlir_result_type(r->m, op);
+    bool made = type && type->kind == ECH_MLIR_VECTOR && !g_str_has_suffix(op->name, "load") && !is_named(op, "vector.broadcast") &&
+                !is_named(op, "arith.constant") && !is_named(op, "vector.shape_cast");
+    return made && op->result < r->m->n_values && r->users[op->result] > 1 ? bytes_of(type, true) : 0;
+}
+
+static void count_users(Reader *r, const EchMlirBlock *block, unsigned depth)
+{
+    for (; block && depth < MAX_CALLS; block = ech_mlir_block(r->m, block->next))
+        for (const EchMlirOp *op = ech_mlir_op(r->m, block->first); op; op = ech_mlir_op(r->m, op->next)) {
+            for (uint32_t k = 0; k < op->n_operands; k++) {
+                uint32_t value = ech_mlir_operand(r->m, op, k).value;
+                bool anew = value < r->m->n_values && (k == 0 || ech_mlir_operand(r->m, op, k - 1).value != value); /* x * x is one */
+                if (anew && r->users[value] < 2)
+                    r->users[value]++;
+            }
+            for (uint32_t k = 0; k < op->n_regions; k++)
+                count_users(r, body_of(r->m, op, k), depth + 1);
+        }
+}
+
 /* What a region, or a function that is called, sets up is gone when it ends: of those after one another the one that has most stays. */
 static void take_larger(Reader *r, const EchMlirBlock *block, EchKernelRoom *most)
 {
@@ -188,7 +213,8 @@ static void take_larger(Reader *r, const EchMlirBlock *block, EchKernelRoom *mos
 static void walk_locals(Reader *r, const EchMlirBlock *block)
 {
     g_autofree EchKernelRoom *most = g_new0(EchKernelRoom, 1);
-    EchBytes results = 0;
+    EchBytes results = 0, again = 0;
+    bool sums = false;
     for (; block; block = ech_mlir_block(r->m, block->next))
         for (const EchMlirOp *op = ech_mlir_op(r->m, block->first); op; op = ech_mlir_op(r->m, op->next)) {
             const EchMlirType *type = is_named(op, "memref.alloca") ? ech_mlir_result_type(r->m, op) : NULL;
@@ -202,6 +228,8 @@ static void walk_locals(Reader *r, const EchMlirBlock *block)
             }
             if (is_named(op, "tpu.matmul") || is_named(op, "vector.contract"))
                 results = ech_bytes_add(results, bytes_of(ech_mlir_result_type(r->m, op), true));
+            sums = sums || is_named(op, "vector.multi_reduction") || is_named(op, "tpu.all_reduce");
+            again = MAX(again, kept_for_later(r, op)); /* one goes on where the last ends */
             for (uint32_t k = 0; k < op->n_regions; k++)
                 take_larger(r, body_of(r->m, op, k), most);
             const EchMlirOp *callee =
@@ -211,6 +239,7 @@ static void walk_locals(Reader *r, const EchMlirBlock *block)
         }
     for (uint32_t i = 0; i < most->n_arrays; i++)
         add(r, &most->arrays[i]);
+    results = results > 0 || !sums ? results : again;
     if (results > REGISTERS)
         r->room->results = MAX(r->room->results, results);
 }
@@ -227,7 +256,9 @@ bool ech_mosaic_room(const uint8_t *bytes, size_t n, const EchMosaicArray *array
         return false;
     }
     g_autofree EchKernelRoom *room = g_new0(EchKernelRoom, 1);
-    Reader r = {.m = m, .room = room, .left = MOST_VISITS};
+    g_autofree uint8_t *users = g_new0(uint8_t, MAX(m->n_values, 1u));
+    Reader r = {.m = m, .room = room, .left = MOST_VISITS, .users = users};
+    count_users(&r, block, 0);
     size_t rank = ech_mlir_numbers(m, ech_mlir_find(m, kernel->attributes, "iteration_bounds"), room->bounds, ECH_ROOM_MAX_GRID);
     room->rank = (uint8_t)MIN(rank, ECH_ROOM_MAX_GRID);
     size_t computed = 0; /* bounds, which are the call's first operands */

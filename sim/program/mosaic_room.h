@@ -1,8 +1,7 @@
 /** @file mosaic_room.h
  * What a Pallas kernel keeps in vector memory while it runs, from its own code: blocks of its operands and results, as many of each as its pipeline holds,
- * scratch, and what it sets up on its way (run_scoped, emit_pipeline). Beside that the compiler spills
- * registers, which no code tells: of 24 flash attentions and products on a v5e a fifth to 1.2 of the results of the products in one stretch of code, where
- * those are more than the 64 registers hold.
+ * scratch, and what it sets up on its way (run_scoped, emit_pipeline). Beside that the compiler spills registers, which no code tells: of 90 kernels mostly
+ * a fifth to all of EchKernelRoom.results (validation/tpu_kernels.md).
  *
  * A block has one buffer where the kernel asks for no more (pl.Buffered(1)), where there is no grid of several steps, or where its index hangs on no dimension
  * of the grid that has several; else two. What the compiler has placed on chip needs no blocks. Arrays are padded to rows of 128 lanes, and to 8 rows or the
@@ -34,8 +33,9 @@ typedef struct {
     uint32_t n_arrays;
     bool more; /**< There are more than that: the rest is only in @bytes. */
     EchBytes bytes;
-    EchBytes results;                  /**< Of products, those of one stretch of code that has most, where they are more than all registers hold; else 0. */
-    uint8_t rank;                      /**< Of the grid. */
+    EchBytes results; /**< Results of the products of one stretch of code or, without products, the largest vector that it sums up and uses again, of the
+                         stretch that has most, where that is more than all registers hold; else 0. */
+    uint8_t rank;     /**< Of the grid. */
     int64_t bounds[ECH_ROOM_MAX_GRID]; /**< Negative: the program computes it. */
 } EchKernelRoom;
 

@@ -107,7 +107,7 @@ static char *shape_of(const EchRoomArray *array)
     for (uint8_t d = 0; d < type->rank; d++)
         g_string_append_printf(text, "%s%" G_GINT64_FORMAT, d > 0 ? "," : "", type->dims[d]);
     g_string_append_c(text, ']');
-    if (array->asked_once)
+    if (array->asked_once && !array->fixed)
         g_string_append(text, ", as its pipeline_mode asks");
     return g_string_free(g_steal_pointer(&text), FALSE);
 }
@@ -143,10 +143,12 @@ static void append_arrays(GString *out, const EchKernelRoom *room, EchBytes spil
     if (rest > 0)
         g_string_append_printf(out, "    %9s  others\n", others);
     if (spilled > 0)
-        g_string_append_printf(out, "    %9s  registers that the compiler spills: results of products, say, that are larger than all registers\n", registers);
+        g_string_append_printf(out, "    %9s  registers that the compiler spills: vectors that are larger than all registers\n", registers);
     g_autofree char *results = ech_format_bytes(room->results);
     if (spilled == 0 && room->results > 0)
-        g_string_append_printf(out, "    and some of %s of products' results, which no registers hold: the compiler spills them\n", results);
+        g_string_append_printf(
+            out, "    and part of %s of vectors (results of products, or what is summed up and used again) that no registers hold: the compiler spills them\n",
+            results);
 }
 
 /* One buffer instead of two of as few blocks as make room for @excess. */

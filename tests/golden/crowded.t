@@ -7,7 +7,7 @@ $ echelon run --trace tests/golden/data/crowded.hlo.txt --device tpu-v5e | sed -
        16 MiB  scratch_shapes[0]  f32[2048,2048]
         8 MiB  in_specs[0]        2 blocks of bf16[2048,1024]
         8 MiB  in_specs[1]        2 blocks of bf16[1024,2048]
-    and some of 16 MiB of products' results, which no registers hold: the compiler spills them
+    and part of 16 MiB of vectors (results of products, or what is summed up and used again) that no registers hold: the compiler spills them
   What would make room for it
     - a higher limit: compiler_params=pltpu.CompilerParams(vmem_limit_bytes=...), 48 MiB at the least (64 MiB with all that it may spill); or for all kernels --xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS (here --set device.memories.vector.kernel_reserved=...). XLA keeps so much less there from one kernel to the next
     - blocks of 512 instead of 2048 along dimension 0 of the grid, and of 1024 instead of 2048 along dimension 1 of the grid: 10 MiB, and up to 2 MiB of registers
@@ -30,7 +30,7 @@ crowded on tpu-v5e (TPU v5e, one chip (one core), 16 GiB HBM)
        16 MiB  scratch_shapes[0]  f32[2048,2048]
         8 MiB  in_specs[0]        2 blocks of bf16[2048,1024]
         8 MiB  in_specs[1]        2 blocks of bf16[1024,2048]
-    and some of 16 MiB of products' results, which no registers hold: the compiler spills them
+    and part of 16 MiB of vectors (results of products, or what is summed up and used again) that no registers hold: the compiler spills them
   What would make room for it
     - a higher limit: compiler_params=pltpu.CompilerParams(vmem_limit_bytes=...), 48 MiB at the least (64 MiB with all that it may spill); or for all kernels --xla_tpu_scoped_vmem_limit_kib in LIBTPU_INIT_ARGS (here --set device.memories.vector.kernel_reserved=...). XLA keeps so much less there from one kernel to the next
     - blocks of 512 instead of 2048 along dimension 0 of the grid, and of 1024 instead of 2048 along dimension 1 of the grid: 10 MiB, and up to 2 MiB of registers
