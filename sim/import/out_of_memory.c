@@ -781,7 +781,8 @@ static const char *remedy(const Reader *r)
                "more, another libtpu may choose otherwise, and XLA asks for a report of it";
     if (strcmp(r->memory, "vector") == 0)
         return "what a kernel keeps on chip has a limit of its own: smaller blocks or fewer buffers need less; Pallas kernels may ask for more "
-               "(pltpu.CompilerParams(vmem_limit_bytes=...)), XLA's own with --xla_tpu_scoped_vmem_limit_kib=...";
+               "(pltpu.CompilerParams(vmem_limit_bytes=...)), XLA's own with --xla_tpu_scoped_vmem_limit_kib=... Of the program itself ('echelon capture "
+               "--pretend NAME -- COMMAND') 'echelon run' tells what a Pallas kernel keeps, array by array, and which blocks would have room";
     if (strcmp(r->memory, "scalar") == 0)
         return "scalar memory holds what kernels steer by: prefetched scalars (tables of pages, lengths, offsets), which grow with the sequences and pages "
                "that a call handles; fewer of those at once need less";

@@ -23,7 +23,7 @@ What would offloading, checkpointing, prefetching, donation change?
       echelon run --trace profile.json.gz --device h100-sxm --pass pin
 $ for words in defragment swap dataloader "4bit quantized" "numbers come from" "share trace"; do echelon help questions $words | grep -m1 '^  [^ ]' || echo "nothing: $words"; done
   JAX or TensorFlow on a GPU logs 'ran out of memory trying to allocate' and every chunk: use or fragmentation, and what stands in the way?
-  What if it just spilled: TF_FORCE_UNIFIED_MEMORY (AlphaFold), cudaMallocManaged?
+  Pallas: 'Scoped allocation with size 18.36M and limit 16.00M exceeded scoped vmem limit': which arrays take it, which blocks would fit, what does padding cost?
   Is the GPU idle, does it wait for the host: the data loader, Python, the launches?
   Which GPU or TPU do I need for this model, with this batch, this length, LoRA, QLoRA, ZeRO or FSDP?
   Where does every number of a device come from, and how far off is it?
