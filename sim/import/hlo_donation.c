@@ -22,7 +22,15 @@ static EchBytes bytes_at(const EchProgram *p, EchId id, uint32_t position)
 /* What the program's source calls it, where it says so. */
 static const char *called(const EchInstruction *i)
 {
-    return i->op_name && *i->op_name ? i->op_name : i->name;
+    return i->op_name && *i->op_name && (i->opcode != ECH_HLO_PARAMETER || !strchr(i->op_name, '(')) ? i->op_name : i->name;
+}
+
+/* How long the name is of the function's argument that a parameter belongs to ("m" of "m.states[0][1]"); 0: it tells none. What a loop takes goes by an
+ * operation's path ("jit(step)/jvp()/while") where the loop was compiled first. */
+static size_t letters_of_argument(const EchInstruction *parameter)
+{
+    size_t n = parameter->op_name ? strspn(parameter->op_name, ECH_ARGUMENT_LETTERS) : 0;
+    return n > 0 && strchr(".[", parameter->op_name[n]) ? n : 0;
 }
 
 void ech_hlo_remark_donors(const EchProgram *program, const EchHloDonor *donors, size_t n, EchDiag *diag)
@@ -219,11 +227,12 @@ void ech_hlo_remark_undonated(const EchProgram *program, EchDiag *diag)
             g_hash_table_insert(left, shape, GUINT_TO_POINTER(n - 1));
             count++;
             sum = ech_bytes_add(sum, bytes);
-            if (bytes > largest) {
+            size_t n_letters = letters_of_argument(parameter);
+            bool names_more = which == ECH_NONE || (n_letters > 0) > (letters_of_argument(&program->instructions[which]) > 0);
+            if (names_more || (bytes > largest && (n_letters > 0 || names->len == 0))) {
                 largest = bytes;
                 which = i;
             }
-            size_t n_letters = parameter->op_name ? strspn(parameter->op_name, ECH_ARGUMENT_LETTERS) : 0;
             g_autofree char *name = g_strndup(n_letters > 0 ? parameter->op_name : "", n_letters);
             if (n_letters > 0 && !g_ptr_array_find_with_equal_func(names, name, g_str_equal, NULL))
                 g_ptr_array_add(names, g_steal_pointer(&name));

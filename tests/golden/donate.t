@@ -41,3 +41,7 @@ $ echelon run --trace gpt_pytorch.h100 --device h100-sxm --pass donate | grep -E
   - place: comes before serial, which changes what the program is lowered to
 $ echelon advise tests/golden/data/undonated.hlo.txt --device tpu-v5e 2>&1 | grep argnames
    1  jax.jit(step, donate_argnames=["params", "state"])
+$ echelon advise --trace tests/golden/data/argument_path.hlo.txt --device tpu-v5e | grep donate_argnames
+   1  jax.jit(step, donate_argnames=["m"])
+$ echelon run --trace tests/golden/data/argument_path.hlo.txt --device tpu-v5e | grep donate_argnames
+  - 2 arguments (m.states[0][1] and others, 128 MiB) are not donated in the program as captured, though results have the same shape, type and memory: both are held. Where the caller does not use them again, jax.jit's donate_argnames spares that; --pass donate tells what it changes
