@@ -58,6 +58,8 @@ bool ech_report_crowded(const EchReport *report, EchCrowded *ret)
         return false;
     EchBytes needed = 0, limit = 0;
     bool refused = ech_report_refused(report) && said_sizes(report->refusal, &needed, &limit);
+    if (!refused && p->scheduled) /* what a compiler allowed is not written down, but it did */
+        return false;
     EchCrowded worst = {.instruction = ECH_NONE};
     for (size_t i = 0; i < p->n_instructions; i++) {
         const EchKernelGrid *grid = ech_program_grid(p, (EchId)i);
@@ -76,8 +78,7 @@ bool ech_report_crowded(const EchReport *report, EchCrowded *ret)
             worst.limit = limit;
             worst.said = needed;
         }
-        /* Where a compiler has seen it, what it was allowed is not written down. */
-        if (!p->scheduled && kernel.kept > kernel.limit && kernel.kept > kernel.limit && kernel.kept - kernel.limit > worst.kept - worst.limit)
+        if (!refused && kernel.kept > kernel.limit && kernel.kept - kernel.limit > worst.kept - worst.limit)
             worst = kernel;
     }
     if (worst.instruction != ECH_NONE)
