@@ -987,8 +987,7 @@ static void append_onchip(GString *out, const EchReport *report, const EchMemory
                             windows.spilled > 0 ? "; " : "", windows.spilled > 0 ? spilled : "", windows.spilled > 0 ? " beyond that, over all kernels" : "");
         ech_text_wrap(out, "      ", text, columns);
         g_autofree char *results = ech_format_bytes(windows.results);
-        g_autofree char *may =
-            g_strdup_printf("the compiler may refuse a kernel: up to %s with what it spills, vectors that no registers hold", results);
+        g_autofree char *may = g_strdup_printf("the compiler may refuse a kernel: up to %s with what it spills, vectors that no registers hold", results);
         if (windows.results > 0)
             ech_text_wrap(out, "      ", may, columns);
     }
