@@ -1,7 +1,7 @@
 /** @file mosaic_room.h
  * What a Pallas kernel keeps in vector memory while it runs, from its own code: blocks of its operands and results, as many of each as its pipeline holds,
- * scratch, and what it sets up on its way (run_scoped, emit_pipeline). Beside that the compiler spills registers, which no code tells: of 90 kernels mostly
- * a fifth to all of EchKernelRoom.results (validation/tpu_kernels.md).
+ * scratch, and what it sets up on its way (run_scoped, emit_pipeline). Beside that the compiler spills registers, which no code tells: mostly up to 1.2
+ * of EchKernelRoom.results (validation/tpu_kernels.md).
  *
  * A block has one buffer where the kernel asks for no more (pl.Buffered(1)), where there is no grid of several steps, or where its index hangs on no dimension
  * of the grid that has several; else two. What the compiler has placed on chip needs no blocks. Arrays are padded to rows of 128 lanes, and to 8 rows or the
