@@ -1362,13 +1362,13 @@ static EchYamlNode *load_instance(const char *name, const char *profile, GError 
 
 EchYamlNode *ech_device_tree(const char *name_or_path, GError **error)
 {
+    const char *profile = g_file_test(name_or_path, G_FILE_TEST_EXISTS) ? NULL : ech_mig_profile(name_or_path);
+    if (profile)
+        return load_instance(name_or_path, profile, error);
     g_autoptr(GError) why = NULL;
     g_autofree char *path = find_file(name_or_path, &why);
     if (path)
         return load_tree(path, 0, error);
-    const char *profile = ech_mig_profile(name_or_path);
-    if (profile)
-        return load_instance(name_or_path, profile, error);
     /* What nvidia-smi or JAX calls the hardware says which one is meant. */
     g_autoptr(EchDevice) meant = ech_device_load_product(name_or_path);
     if (meant)

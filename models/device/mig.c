@@ -72,14 +72,20 @@ GString *ech_mig_yaml(const EchDevice *board, const char *called, const char *pr
 {
     const EchUnit *vector = ech_device_unit(board, ECH_UNIT_VECTOR);
     double multiprocessors = part(board, profile, "multiprocessors"), bytes = part(board, profile, "bytes"), eighths = part(board, profile, "eighths");
-    if (!vector || !(multiprocessors >= 1 && multiprocessors <= vector->count) || !(bytes >= 1 && bytes <= 1e15) || !(eighths >= 1 && eighths <= 8)) {
+    if (multiprocessors == 0) {
         g_autofree char *profiles = ech_mig_profiles(board);
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s cannot be cut into %s (MIG); %s%s", called, profile, profiles ? "expected one of " : "",
                     profiles ? profiles : "its file says nothing of mig");
         return NULL;
     }
+    bool whole = vector && multiprocessors >= 1 && multiprocessors <= vector->count && multiprocessors == (uint32_t)multiprocessors;
+    if (!whole || !(bytes >= 1 && bytes <= 1e15) || !(eighths >= 1 && eighths <= 8)) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: mig.%s: expected multiprocessors, as many as it has at most, bytes, and eighths, 1 to 8", called,
+                    profile);
+        return NULL;
+    }
     GString *out = g_string_new(NULL);
-    g_string_append_printf(out, "base: %s\nname: \"%s:%s\"\nsummary: \"%s, MIG %s\"\n", called, called, profile, board->summary, profile);
+    g_string_append_printf(out, "base: \"%s\"\nname: \"%s:%s\"\nsummary: \"%s, MIG %s\"\n", called, called, profile, board->summary, profile);
     if (board->products && *board->products)
         g_string_append_printf(out, "products: [\"%s MIG %s\"]\n", *board->products, profile);
     append_memories(out, board, profile, (EchBytes)bytes, (unsigned)eighths);

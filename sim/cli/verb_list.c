@@ -132,7 +132,7 @@ static void write_device(Writer *writer, const EchDevice *device)
         g_autofree char *first = g_strdup_printf(*device->summary ? "  %-19s " : "  %s", device->name);
         ech_text_wrap(writer->text, first, device->summary, ech_cli_columns());
         g_autofree char *parts = writer->only ? ech_mig_profiles(device) : NULL;
-        g_autofree char *cut = g_strdup_printf("MIG cuts it into %s: %s:PROFILE is a device, too", parts, device->name);
+        g_autofree char *cut = g_strdup_printf("MIG cuts it into %s: %s:PROFILE is a device, too", parts, writer->only);
         if (parts)
             ech_text_wrap(writer->text, "      ", cut, ech_cli_columns());
         if (writer->sources)

@@ -520,6 +520,17 @@ START_TEST(test_instances)
             ck_assert_uint_le(ech_device_unit(its, ECH_UNIT_VECTOR)->count, ech_device_unit(of, ECH_UNIT_VECTOR)->count);
         }
     }
+    /* Of a file, too. */
+    g_autofree char *folder = g_dir_make_tmp("echelon-mig-XXXXXX", NULL), *own = g_build_filename(folder, "own.yaml", NULL);
+    ck_assert(
+        g_file_set_contents(own, "base: a100-80\nmig: {1g.9gb: {multiprocessors: 12, bytes: 9GiB, eighths: 1}, 2g.9gb: {multiprocessors: 1.5}}\n", -1, NULL));
+    g_autofree char *ninth = g_strconcat(own, ":1g.9gb", NULL), *broken = g_strconcat(own, ":2g.9gb", NULL);
+    g_autoptr(EchDevice) ours = ech_device_load(ninth, NULL, &error), none_of_it = ech_device_load(broken, NULL, NULL);
+    ck_assert_ok(ours != NULL, error);
+    ck_assert_uint_eq(ech_device_unit(ours, ECH_UNIT_VECTOR)->count, 12);
+    ck_assert_ptr_null(none_of_it);
+    (void)remove(own);
+    (void)remove(folder);
     static const char *const wrong[][2] = {{"a100-80:5g.50gb", "a100-80 cannot be cut into 5g.50gb (MIG); expected one of 1g.10gb, 1g.20gb"},
                                            {"l4:1g.5gb", "l4 cannot be cut into 1g.5gb (MIG); its file"},
                                            {"a100-81:1g.10gb", "'a100-81' is no device; did you mean"}};
