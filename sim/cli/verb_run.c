@@ -363,7 +363,7 @@ int ech_verb_run(int argc, char **argv)
     g_auto(RunOptions) options = {.jobs = 1};
     const GOptionEntry entries[] = {
         {"trace", 't', 0, G_OPTION_ARG_FILENAME_ARRAY, &options.traces,
-         "captured file, or a trace of ours; more of them, one a rank: ranks of one program, replayed together", "FILE"},
+         "captured file, or a trace of ours; more of them: ranks of one program, or processes on one GPU (replay.share), replayed together", "FILE"},
         {"device", 'd', 0, G_OPTION_ARG_STRING, &options.device, "device to run it on, by name or file ('echelon list devices')", "NAME"},
         {"allocator", 'a', 0, G_OPTION_ARG_STRING, &options.allocator,
          "allocator of the device's memory ('echelon list allocators'); not given: of captures of PyTorch the recorded one, settings included", "SPEC"},
