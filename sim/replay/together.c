@@ -197,10 +197,7 @@ static void find_meetings(Together *t)
     for (uint32_t s = 0; s < t->n; s++) {
         const EchTrace *trace = t->seats[s].replaying.rank.trace;
         size_t n_ops = ech_trace_n_ops(trace);
-        t->seats[s].call = g_new(uint32_t, n_ops + 1);
-        for (uint32_t i = 0; i < n_ops; i++)
-            t->seats[s].call[i] = NOWHERE;
-        for (uint32_t i = 0; i < n_ops && t->share == ECH_SHARE_NONE; i++) {
+        for (uint32_t i = 0; i < n_ops; i++) {
             const EchOp *op = &ech_trace_ops(trace)[i];
             const char *at =
                 (op->kind == ECH_OP_COLLECTIVE || op->kind == ECH_OP_WAIT) && op->launch != ECH_NONE ? ech_meets_of(ech_trace_string(trace, op->launch)) : "";
@@ -215,8 +212,6 @@ static void find_meetings(Together *t)
             }
         }
     }
-    if (t->share != ECH_SHARE_NONE)
-        return;
     bool of_one = ech_trace_get_property(t->seats[0].replaying.rank.trace, ECH_TRACE_TOGETHER) != NULL; /* devices that need not wait for one another */
     if (t->n > 1 && t->calls->len == 0 && !of_one)
         remark_apart(t);
@@ -473,15 +468,13 @@ static void together_run(Together *t, uint32_t n_tokens)
 /* A call in a loop would be one for each iteration. */
 static bool check_loops(const Together *t, GError **error)
 {
-    for (size_t s = 0; s < t->n; s++) {
-        const EchTrace *trace = t->seats[s].replaying.rank.trace;
-        bool calls = false;
-        for (size_t i = 0; i < ech_trace_n_ops(trace) && !calls; i++)
-            calls = t->seats[s].call[i] != NOWHERE;
-        if (calls && ech_trace_has_op(trace, ECH_OP_LOOP)) {
-            g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "rank %zu of those given has loops, in which nobody can be met", s);
-            return false;
-        }
+    for (uint32_t s = 0; s < t->n; s++) {
+        bool loops = ech_trace_has_op(t->seats[s].replaying.rank.trace, ECH_OP_LOOP);
+        for (guint c = 0; c < t->calls->len && loops; c++)
+            if (call_at(t, c)->rank == s) {
+                g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED, "rank %u of those given has loops, in which nobody can be met", s);
+                return false;
+            }
     }
     return true;
 }
@@ -543,6 +536,10 @@ static bool begin_seats(Together *t, const EchReplayRank *ranks, GError **error)
         t->seats[s].together = t;
         if (!ech_replaying_begin(&ranks[s], &t->seats[s].replaying, error))
             return false;
+        size_t n_ops = ech_trace_n_ops(ranks[s].trace);
+        t->seats[s].call = g_new(uint32_t, n_ops + 1);
+        for (size_t i = 0; i < n_ops; i++)
+            t->seats[s].call[i] = NOWHERE;
         ech_replaying_keep_spans(&t->seats[s].replaying);
         ech_machine_set_meet(t->seats[s].replaying.machine, meet, t->share == ECH_SHARE_SLICES, &t->seats[s]);
     }
@@ -614,7 +611,8 @@ static bool run_once(const EchReplayRank *ranks, size_t n, EchRun **ret_runs, GE
                           .ready = G_QUEUE_INIT};
     if (!begin_sharing(&t, ranks, error) || !begin_seats(&t, ranks, error))
         return false;
-    find_meetings(&t);
+    if (t.share == ECH_SHARE_NONE) /* processes that share a device meet nobody else */
+        find_meetings(&t);
     if (!check_loops(&t, error))
         return false;
     together_run(&t, make_engine(&t));

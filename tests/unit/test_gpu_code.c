@@ -291,9 +291,5 @@ int main(void)
     tcase_add_test(tcase, test_share_of_tensor_cores);
     tcase_add_test(tcase, test_over_the_name);
     suite_add_tcase(suite, tcase);
-    SRunner *runner = srunner_create(suite);
-    srunner_run_all(runner, CK_NORMAL);
-    int failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
-    return failed ? 1 : 0;
+    return ech_test_main(suite);
 }
