@@ -240,6 +240,7 @@ static bool predicts(EchPriceSource source)
     case ECH_PRICE_CODE:
     case ECH_PRICE_HOST:
     case ECH_PRICE_PIN:
+    case ECH_PRICE_FILE:
     case ECH_PRICE_LINK:
     case ECH_PRICE_PORT:
     case ECH_PRICE_COLLECTIVE: return true;

@@ -547,6 +547,10 @@ static EchId launch_of(Anonymizer *a, const EchOp *op)
         g_string_append_c(out, ' ');
     while (ech_meets_next(&at, &meeting))
         ech_meets_print(out, meeting);
+    EchBytes bytes, needs;
+    const EchFileUse file = ech_op_file(a->trace, op, &bytes, &needs);
+    if (file != ECH_FILE_NONE)
+        ech_file_print(file, needs, out);
     if (ech_op_is_prefetch(a->trace, op))
         g_string_append(out, out->len ? " prefetch=1" : "prefetch=1");
     if (op->kind != ECH_OP_COLLECTIVE && strstr(text, "graph=1"))

@@ -27,6 +27,9 @@
  *   sync T TYPE DEVICE STREAM EVENT                                   1 event, 3 stream, 4 device
  *   host T DEVICE NAME READ WRITTEN                                   an operator on arrays of the host, which its processor runs before it asks the
  *                                                                     device for more: bytes of them
+ *   file T DEVICE NAME HOW FROM BYTES HELD                            the host reads (HOW 0) or writes (1) these bytes of a file on a disk, or reads
+ *                                                                     those of its pages that are mapped and needed (2), around its page cache (4
+ *                                                                     more); HELD: bytes of its memory that the process has beside files
  *   collective T DEVICE STREAM NAME BYTES RANKS FIRST_STRIDE          NAME: a kind ("all-reduce"), or the kernel of an all-reduce
  *   uses HOW ADDRESS BYTES ...                                        of the work before: 1 reads, 2 writes, 3 both; BYTES 0: not known
  *   args PARAMETER ADDRESS ...                                        of the kernel before: addresses among its parameters, in their order
@@ -88,6 +91,7 @@
 #include "sim/import/gpu_work.h"
 #include "sim/import/kernel_arguments.h"
 #include "sim/import/lines.h"
+#include "sim/import/page_cache.h"
 #include "sim/import/range_sizes.h"
 #include "sim/import/reuse.h"
 #include "sim/import/xla_folders.h"
@@ -247,6 +251,8 @@ typedef struct {
     uint64_t n_blocks, n_of_pool;     /* of the device that the program asked for; by cudaMallocAsync */
     uint64_t n_host_work;
     EchBytes host_work_bytes; /* read and written */
+    EchPageCache *page_cache;
+    EchBytes file_bytes; /* written to files */
     uint64_t first_device;
     bool any_device;
 } Reader;
@@ -985,6 +991,44 @@ static bool add_host_work(Reader *r, GError **error)
     ech_capture_add(r->capture, &item);
     r->n_host_work++;
     r->host_work_bytes = ech_bytes_add(r->host_work_bytes, ech_bytes_add(work.read, work.write));
+    return true;
+}
+
+/* Of the memory of a host that may wait for its disk (vm.dirty_ratio, a fifth where it is not changed): who writes more waits, too. */
+#define LEAST_MEMORY_OF_DIRTY 5
+
+/* The device is asked for what follows when the host has what it reads, or got rid of what it writes. */
+static bool add_file(Reader *r, GError **error)
+{
+    const uint64_t *fields = r->lines.fields;
+    const Text *path = text_of(r, fields[2], error);
+    if (!path)
+        return false;
+    const bool written = (fields[3] & 3) == 1, mapped = (fields[3] & 3) == 2, direct = fields[3] & 4;
+    const EchBytes held = fields[6], since = ech_page_cache_take(r->page_cache, fields[2], fields[4], fields[5]);
+    EchBytes needs = since == UINT64_MAX ? ECH_FILE_DISK : ech_bytes_add(since, held);
+    r->file_bytes = ech_bytes_add(r->file_bytes, written ? fields[5] : 0);
+    if (written)
+        needs = ech_bytes_add(held, r->file_bytes < UINT64_MAX / LEAST_MEMORY_OF_DIRTY ? LEAST_MEMORY_OF_DIRTY * r->file_bytes : UINT64_MAX);
+    EchItem item = ech_item_init(ECH_ITEM_KERNEL);
+    item.issued = time_of(r, fields[0]);
+    item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, (uint32_t)MIN(fields[1], 65535));
+    item.thread = r->thread;
+    item.to = ECH_TIER_HOST;
+    item.told = true;
+    Within where = within(r);
+    if (where.path != UINT32_MAX)
+        item.stack = path_text(r, where.path);
+    plain(r, path->at, path->n);
+    g_autofree char *base = g_path_get_basename(r->scratch->str);
+    g_string_printf(r->scratch, "%s of %s", written ? "write" : "read", base);
+    item.name = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
+    g_string_truncate(r->scratch, 0);
+    ech_file_print(written ? ECH_FILE_WRITTEN : mapped ? ECH_FILE_MAPPED : ECH_FILE_READ, direct ? ECH_FILE_DISK : needs, r->scratch);
+    item.other = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
+    item.work = ech_capture_work(
+        r->capture, (EchItemWork){.read = written ? fields[5] : 0, .write = written ? 0 : fields[5], .unit = ECH_WORK_VECTOR, .origin = ECH_KNOWN});
+    ech_capture_add(r->capture, &item);
     return true;
 }
 
@@ -1758,6 +1802,7 @@ enum {
     LINE_SENDS,
     LINE_OF,
     LINE_HOST,
+    LINE_FILE,
     LINE_TELLS,
     LINE_HEARS,
     LINE_PREFETCH,
@@ -1809,6 +1854,7 @@ static const EchLineKind kinds[] = {
     [LINE_SENDS] = {"sends", NULL, ECH_LINE_LIST, false},
     [LINE_OF] = {"of", NULL, 4, false},
     [LINE_HOST] = {"host", "host", 5, false},
+    [LINE_FILE] = {"file", "file", 7, false},
     [LINE_TELLS] = {"tells", "tells", 3, false},
     [LINE_HEARS] = {"hears", "hears", 3, false},
     [LINE_PREFETCH] = {"prefetch", "prefetch", 5, false},
@@ -1824,9 +1870,9 @@ static const EchLineKind kinds[] = {
 static void number_device(Reader *r, size_t which)
 {
     static const uint8_t fields[G_N_ELEMENTS(kinds)] = {
-        [LINE_KERNEL] = 1,  [LINE_LIBRARY] = 1,  [LINE_COPY] = 1,   [LINE_SET] = 1,  [LINE_ALLOC] = 1,      [LINE_FREE] = 1,
-        [LINE_REFUSED] = 1, [LINE_RECORD] = 1,   [LINE_WAIT] = 1,   [LINE_SYNC] = 2, [LINE_COLLECTIVE] = 1, [LINE_GRAPH] = 1,
-        [LINE_HOST] = 1,    [LINE_PREFETCH] = 1, [LINE_ADVISE] = 1, [LINE_PIN] = 1,  [LINE_REGISTERED] = 1, [LINE_UNREGISTERED] = 1};
+        [LINE_KERNEL] = 1,   [LINE_LIBRARY] = 1, [LINE_COPY] = 1, [LINE_SET] = 1,        [LINE_ALLOC] = 1,       [LINE_FREE] = 1, [LINE_REFUSED] = 1,
+        [LINE_RECORD] = 1,   [LINE_WAIT] = 1,    [LINE_SYNC] = 2, [LINE_COLLECTIVE] = 1, [LINE_GRAPH] = 1,       [LINE_HOST] = 1, [LINE_FILE] = 1,
+        [LINE_PREFETCH] = 1, [LINE_ADVISE] = 1,  [LINE_PIN] = 1,  [LINE_REGISTERED] = 1, [LINE_UNREGISTERED] = 1};
     if (fields[which] == 0)
         return;
     uint64_t *device = &r->lines.fields[fields[which]];
@@ -1851,6 +1897,7 @@ static bool add_line(size_t which, void *data, GError **error)
     case LINE_KERNEL: return add_kernel(r, error);
     case LINE_LIBRARY: return add_library(r, error);
     case LINE_COPY: add_copy(r); break;
+    case LINE_FILE: return add_file(r, error);
     case LINE_SET: add_set(r); break;
     case LINE_ALLOC: add_memory(r, ECH_ITEM_ALLOC); break;
     case LINE_FREE: add_memory(r, ECH_ITEM_FREE); break;
@@ -2123,6 +2170,7 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
     const char *data = g_bytes_get_data(bytes, &n);
     g_autoptr(EchCapture) capture = ech_capture_new(ret, "pretend");
     g_autoptr(GString) scratch = g_string_new(NULL), with = g_string_new(NULL);
+    g_autoptr(EchPageCache) page_cache = ech_page_cache_new();
     g_autoptr(GArray) texts = g_array_new(FALSE, FALSE, sizeof(Text)), calls = g_array_new(FALSE, TRUE, sizeof(Call)),
                       kernels = g_array_new(FALSE, FALSE, sizeof(Kernel)), paths = g_array_new(FALSE, FALSE, sizeof(Path)),
                       moments = g_array_new(FALSE, FALSE, sizeof(Moment)), backward = g_array_new(FALSE, FALSE, sizeof(EchTime)),
@@ -2161,6 +2209,7 @@ static bool pretend_read(EchSource *source, const EchImportOptions *options, Ech
                 .met = met,
                 .worked = UINT32_MAX,
                 .names = names,
+                .page_cache = page_cache,
                 .budget = MAX((uint64_t)16 << 20, n / 8),
                 .to_look_at = LOOKED_AT_LEAST + LOOKED_AT_EACH * (uint64_t)n};
     if (n < strlen(MAGIC) || memcmp(data, MAGIC, strlen(MAGIC)) != 0) {

@@ -25,7 +25,7 @@ const char *ech_price_name(EchPriceSource source)
 {
     static const char *const names[] = {"free", "roofline",   "estimate", "recorded", "recorded_scaled", "link",
                                         "port", "collective", "runtime",  "unknown",  "estimate_scaled", "model",
-                                        "host", "pin",        "code"};
+                                        "host", "pin",        "file",     "code"};
     return names[source];
 }
 
@@ -39,6 +39,7 @@ const char *ech_price_words(EchPriceSource source)
     case ECH_PRICE_CODE: return "own code";
     case ECH_PRICE_HOST: return "on the host, by its memory";
     case ECH_PRICE_PIN: return "on the host, page by page";
+    case ECH_PRICE_FILE: return "on the host, by its disk";
     case ECH_PRICE_FREE:
     case ECH_PRICE_ROOFLINE:
     case ECH_PRICE_RECORDED:
@@ -865,6 +866,23 @@ static EchTime pin_time(const EchDevice *device, EchBytes bytes, bool fresh)
  * (traces/gpu_h200/measures); DeepSpeed's, 28 bytes of each of 11.6 G parameters, took 8.2 s, 40 GB/s (DeepSpeed pull request 735). */
 #define PROCESSOR_RATE 69e9
 
+/* What a disk gives and takes a second where the device does not say. */
+#define DISK_READ 3e9
+#define DISK_WRITE 1e9
+
+/* As a disk has it, or where the host's memory is large enough for its page cache to have it at the rate of a copy in memory; a page that is mapped and there
+ * takes nothing. */
+static EchTime file_time(const Pricer *pricer, const Map *map, EchFileUse use, EchBytes bytes, EchBytes needs)
+{
+    const EchMemory *host = ech_device_memory_kind(map->device, ECH_MEM_HOST_PINNED), *copied = ech_device_memory_kind(map->device, ECH_MEM_HOST_PAGEABLE);
+    const bool cached = host && needs <= host->capacity, written = use == ECH_FILE_WRITTEN;
+    double rate = written ? ech_device_number(map->device, "runtime.disk_write", DISK_WRITE) : ech_device_number(map->device, "runtime.disk_read", DISK_READ);
+    if (cached)
+        rate = use == ECH_FILE_MAPPED ? 0 : copied ? (double)(written ? copied->write : copied->read) : PROCESSOR_RATE;
+    ech_diag_note(pricer->diag, cached ? "file_bytes_in_memory" : written ? "file_bytes_to_disk" : "file_bytes_of_disk", bytes);
+    return rate > 0 ? whole_ps((double)bytes / rate * ECH_PS_PER_S) : 0;
+}
+
 /* As fast as the memory gives and takes its bytes and the processor moves them, by no link and without a launch. */
 static void price_host_work(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
@@ -873,6 +891,13 @@ static void price_host_work(const Pricer *pricer, const Map *map, Row *row, cons
     price->source = pinned > 0 ? ECH_PRICE_PIN : ECH_PRICE_HOST;
     if (pinned > 0) {
         price->fixed = pricer->options->overhead ? pin_time(map->device, pinned, fresh) : 0;
+        return;
+    }
+    EchBytes of_file, needs;
+    const EchFileUse file = ech_op_file(pricer->trace, op, &of_file, &needs);
+    if (file != ECH_FILE_NONE) {
+        price->source = ECH_PRICE_FILE;
+        price->fixed = pricer->options->overhead ? file_time(pricer, map, file, of_file, needs) : 0;
         return;
     }
     const EchUse *uses = ech_trace_uses(pricer->trace);
@@ -1386,6 +1411,17 @@ static void say_what_was_assumed(const EchTrace *trace, const EchDevice *device,
             "operators on the host read and write %.0f GB/s at most by all their threads, as 16 processors of a virtual machine do: %s's file does not "
             "say what its host does (--set device.runtime.processor_rate=%.0fGB/s)",
             PROCESSOR_RATE / 1e9, device->name, PROCESSOR_RATE / 1e9);
+    const EchBytes of_disk = ech_diag_count(diag, "file_bytes_of_disk"), to_disk = ech_diag_count(diag, "file_bytes_to_disk"),
+                   in_memory = ech_diag_count(diag, "file_bytes_in_memory");
+    if (of_disk + to_disk + in_memory > 0) {
+        g_autofree char *read = ech_format_bytes(of_disk), *written = ech_format_bytes(to_disk), *cached = ech_format_bytes(in_memory);
+        ech_diag_remark(diag,
+                        "files: %s are read from a disk and %s written to it, at %.3g and %.3g GB/s (device.runtime.disk_read, disk_write%s), while the host "
+                        "waits; of %s the host's memory is large enough for its page cache (device.memories.host.capacity)",
+                        read, written, ech_device_number(device, "runtime.disk_read", DISK_READ) / 1e9,
+                        ech_device_number(device, "runtime.disk_write", DISK_WRITE) / 1e9,
+                        ech_device_has_number(device, "runtime.disk_read") ? "" : ", assumed", cached);
+    }
     if (ech_diag_count(diag, "collectives_without_a_link") > 0)
         ech_diag_remark(diag,
                         "%s has no link between devices: collectives cost what was recorded of them, else only their memory traffic, and take longer. What "

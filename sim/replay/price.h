@@ -35,6 +35,7 @@ typedef enum {
     ECH_PRICE_MODEL,           /**< The kernel model (models/kernel): the program carries no estimate of it, or the model was asked for. */
     ECH_PRICE_HOST,            /**< An operator that the host's processor runs on its own memory: what that gives and takes. */
     ECH_PRICE_PIN,             /**< The host pins memory, page by page. */
+    ECH_PRICE_FILE,            /**< The host reads or writes a file: its disk, or its page cache. */
     ECH_PRICE_CODE,            /**< A GPU's kernel by what its own code issues, accesses and waits for (ech_gpu_code_cost). */
     ECH_N_PRICES,
 } EchPriceSource;

@@ -12,6 +12,7 @@ typedef enum {
     BY_OVERHEAD,
     BY_ALLOCATOR,
     BY_PINNING,
+    BY_DISK,
     BY_PAGES,
     BY_INSIDE,
     BY_STEPS,
@@ -52,6 +53,7 @@ EchBounds *ech_report_bounds_new(const EchReport *report)
         [BY_OVERHEAD] = g_strdup("overhead"),
         [BY_ALLOCATOR] = g_strdup("allocator"),
         [BY_PINNING] = g_strdup("pinning memory"),
+        [BY_DISK] = g_strdup("the host's files"),
         [BY_PAGES] = g_strdup("unified memory's pages"),
         [BY_INSIDE] = g_strdup("latency inside kernels"),
         [BY_STEPS] = g_strdup("grid steps"),
@@ -96,6 +98,7 @@ static uint32_t bound_of(const EchReport *report, const EchSpan *span)
     Other other = source == ECH_PRICE_RECORDED || source == ECH_PRICE_RECORDED_SCALED ? BY_RECORDED
                   : kind == ECH_OP_ALLOC || kind == ECH_OP_FREE                       ? BY_ALLOCATOR
                   : source == ECH_PRICE_PIN                                           ? BY_PINNING
+                  : source == ECH_PRICE_FILE                                          ? BY_DISK
                   : inside                                                            ? BY_INSIDE
                                                                                       : BY_OVERHEAD;
     return (uint32_t)run->n_resources + other;

@@ -1063,7 +1063,9 @@ static void append_longest(GString *out, const EchReport *report, unsigned colum
     int room = (int)(columns ? columns : ECH_TEXT_COLUMNS) - SHARE_COLUMNS - LABEL - 2;
     for (size_t i = 0; i < n; i++) {
         bool kernel = times[i].kind == ECH_OP_KERNEL, classed = kernel && times[i].kernel_class;
-        const char *what = times[i].price == ECH_PRICE_HOST ? "operator" : times[i].price == ECH_PRICE_PIN ? "call" : ech_op_kind_name(times[i].kind);
+        const char *what = times[i].price == ECH_PRICE_HOST                                      ? "operator"
+                           : times[i].price == ECH_PRICE_PIN || times[i].price == ECH_PRICE_FILE ? "call"
+                                                                                                 : ech_op_kind_name(times[i].kind);
         g_autofree char *price = !kernel ? g_strdup("")
                                  : classed
                                      ? g_strdup_printf("%s: %s, by %s", ech_price_words(times[i].price), ech_gpu_class_name((EchGpuClass)times[i].kernel_class),

@@ -67,6 +67,35 @@ EchBehind ech_op_behind(const EchTrace *trace, const EchOp *op)
     return text == NULL ? ECH_BEHIND_NONE : text[strlen("behind=")] == '2' ? ECH_BEHIND_BATCH : ECH_BEHIND_LOOP;
 }
 
+static const char *const file_uses[] = {"none", "read", "mapped", "written"};
+
+EchFileUse ech_op_file(const EchTrace *trace, const EchOp *op, EchBytes *ret_bytes, EchBytes *ret_needs)
+{
+    const char *text = op->kind == ECH_OP_KERNEL && op->launch != ECH_NONE ? strstr(ech_trace_string(trace, op->launch), "file=") : NULL;
+    *ret_bytes = 0;
+    *ret_needs = ECH_FILE_DISK;
+    if (!text)
+        return ECH_FILE_NONE;
+    text += strlen("file=");
+    const size_t n = strcspn(text, " ");
+    const char *needs = text[n] == ' ' && g_str_has_prefix(text + n + 1, "needs=") ? text + n + 1 + strlen("needs=") : NULL;
+    if (needs)
+        *ret_needs = g_ascii_strtoull(needs, NULL, 10);
+    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
+        *ret_bytes = ech_bytes_add(*ret_bytes, ech_trace_uses(trace)[u].bytes);
+    for (size_t i = ECH_FILE_READ; i < G_N_ELEMENTS(file_uses); i++)
+        if (strlen(file_uses[i]) == n && strncmp(text, file_uses[i], n) == 0)
+            return (EchFileUse)i;
+    return ECH_FILE_NONE;
+}
+
+void ech_file_print(EchFileUse use, EchBytes needs, GString *launch)
+{
+    g_string_append_printf(launch, "%sfile=%s", launch->len ? " " : "", file_uses[use]);
+    if (needs != ECH_FILE_DISK)
+        g_string_append_printf(launch, " needs=%" G_GUINT64_FORMAT, needs);
+}
+
 uint32_t ech_op_operators(const EchTrace *trace, const EchOp *op)
 {
     const char *text = op->launch != ECH_NONE ? strstr(ech_trace_string(trace, op->launch), "operators=") : NULL;

@@ -153,8 +153,8 @@ typedef struct {
     EchId memory_from, memory_to;
     /** KERNEL of a GPU: string id of how it was launched and on what shape ("grid=96 block=128 shared=49152 registers=230 product=1x5185x1024x4096": the fields
      * of models/kernel/gpu.h, those not known left out; graph=1, of copies too: the host asked for it with the op before; prefetch=1, of copies: so many bytes
-     * of managed memory are to lie in memory_to from now on, and those that do not are moved); of a TPU: what its time is spent on (models/kernel/stalls.h).
-     * COLLECTIVE: how its groups lie
+     * of managed memory are to lie in memory_to from now on, and those that do not are moved; file=read needs=81920, of the host's work: EchFileUse below); of
+     * a TPU: what its time is spent on (models/kernel/stalls.h). COLLECTIVE: how its groups lie
      * ("devices=8 stride=4 sparse": models/link/link.h) and whom it meets in traces of other ranks ("meets=4be1/12,9f/3>8388608": sim/trace/meets.h); WAIT of
      * a host for other hosts: whom it meets. ECH_NONE where not known. */
     EchId launch;
@@ -288,6 +288,15 @@ bool ech_op_is_prefetch(const EchTrace *trace, const EchOp *op);
 /** How the host asked for a copy behind another: by a call of its own, of one operator's loop over copies, or of a batch (cudaMemcpyBatchAsync). */
 typedef enum { ECH_BEHIND_NONE, ECH_BEHIND_LOOP, ECH_BEHIND_BATCH } EchBehind;
 EchBehind ech_op_behind(const EchTrace *trace, const EchOp *op);
+/** What the host does with a file, whose bytes are what the operation writes to the host's memory, or reads of it; MAPPED: it reads the pages that a copy to a
+ * device is about to take. */
+typedef enum { ECH_FILE_NONE, ECH_FILE_READ, ECH_FILE_MAPPED, ECH_FILE_WRITTEN } EchFileUse;
+/** *@ret_needs: with that much memory, bytes, the host's page cache still has what is read, or takes what is written before the disk has it; ECH_FILE_DISK: it
+ * never does. */
+EchFileUse ech_op_file(const EchTrace *trace, const EchOp *op, EchBytes *ret_bytes, EchBytes *ret_needs);
+#define ECH_FILE_DISK UINT64_MAX
+/** Adds to @launch, an operation's, what ech_op_file() tells. */
+void ech_file_print(EchFileUse use, EchBytes needs, GString *launch);
 /** How many operators and nodes of gradients the host of a framework began since it asked for something before, and for this; 0 where that is not told. */
 uint32_t ech_op_operators(const EchTrace *trace, const EchOp *op);
 /** How much the thread that asked for this had asked of other devices since it asked this one for something before, and since it waited last; *ret_operators:

@@ -651,6 +651,8 @@ void pretend_copy(void *to, const void *from, size_t bytes, void *stream, Preten
     pretend_find(to, &target);
     pretend_find(from, &source);
     bool known = true;
+    if (source.kind == PRETEND_PAGEABLE && on_device(target.kind))
+        pretend_copies_from(from, bytes, bytes <= PRETEND_COPIED_BYTES);
     if (target.kind == PRETEND_PAGEABLE && on_device(source.kind) && is_untouched(to, bytes))
         target.kind = PRETEND_UNTOUCHED;
     if (target.kind == PRETEND_MANAGED && bytes > PRETEND_COPIED_BYTES) {

@@ -56,6 +56,8 @@ void pretend_event(const char *word, const char *format, ...) __attribute__((for
 void pretend_work(const char *word, void *stream, const char *format, ...) __attribute__((format(printf, 3, 4)));
 /* Whether @process still runs: one that has ended may wait for its parent. */
 bool pretend_runs(long process);
+/* Whether this thread asked for work or memory last. */
+bool pretend_asks(void);
 /* The program read a result back that it may decide by. */
 void pretend_looked(void);
 /* The number of a text, written as `name NUMBER "TEXT"` at its first use. */
@@ -137,6 +139,9 @@ bool pretend_free(void *address, void *stream, bool async);
 bool pretend_find(const void *address, PretendBlock *ret);
 /* Whether a word of a kernel's parameters is an address in memory of a device. */
 bool pretend_is_address(uint64_t word);
+/* @bytes from @from on are copied to a device, and have to be read first where a file is mapped there (files.c); @touches: so that their pages come in here,
+ * too. */
+void pretend_copies_from(const void *from, size_t bytes, bool touches);
 /* Tells of host memory that was pinned where it lay, for @device, and that it is so no more. */
 void pretend_pin(int device, void *address, size_t bytes);
 bool pretend_unpin(int device, void *address);

@@ -302,6 +302,13 @@ static bool is_range(const char *word)
     return strcmp(word, "push") == 0 || strcmp(word, "pop") == 0 || strcmp(word, "mark") == 0;
 }
 
+static pthread_t asker; /* who asked for work or memory last; 0: nobody */
+
+bool pretend_asks(void)
+{
+    return is_recording() && owner == getpid() && __atomic_load_n(&asker, __ATOMIC_RELAXED) == pthread_self();
+}
+
 static void tell_thread(const char *word)
 {
     long thread = (long)gettid();
@@ -318,6 +325,8 @@ static void write_timed(const char *word, const char *place, const char *rest)
         tell_thread(word);
     put_format("%s %" PRIu64 "%s %s\n", word, at, place, rest);
     worked |= !is_range(word) && strcmp(word, "sync") != 0;
+    if (!is_range(word) && strcmp(word, "file") != 0)
+        __atomic_store_n(&asker, pthread_self(), __ATOMIC_RELAXED);
     if (worked && at - flushed > FLUSH_AFTER) {
         flush_text();
         flushed = at;
