@@ -141,7 +141,8 @@ static const char device_head[] =
     "host link (1; 0.69 of GeForces, which the driver keeps from one another: 1 is that of a driver changed to let them); runtime.processor_rate what "
     "operators on the host read and write a second at most, by "
     "all their threads (69GB/s, of 16 processors of an "
-    "H200's virtual machine).";
+    "H200's virtual machine); runtime.disk_read and runtime.disk_write what its disk gives and takes, where memories.host.capacity has no room for its page "
+    "cache (3GB/s, 1GB/s).";
 static const char device_values[] =
     "A number stands as it is, or as {value: 53.7GB/s, source: \"measured: ...\"}; 'source:' of a section holds for its numbers that have none; without either "
     "it is "

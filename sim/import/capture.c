@@ -16,6 +16,7 @@ typedef struct {
     char *name;
     EchQueueKind kind;
     uint32_t device, process;
+    bool apart;      /* of what the device knows */
     EchId id;        /* in the builder, ECH_NONE until used */
     GArray *ops;     /* Issued: in order */
     EchId host_wait; /* the newest wait its next op must follow, or ECH_NONE */
@@ -226,6 +227,11 @@ uint32_t ech_capture_queue(EchCapture *capture, const char *name, EchQueueKind k
 void ech_capture_set_process(EchCapture *capture, uint32_t queue, uint32_t process)
 {
     g_array_index(capture->queues, Queue, queue).process = process;
+}
+
+void ech_capture_set_apart(EchCapture *capture, uint32_t queue)
+{
+    g_array_index(capture->queues, Queue, queue).apart = true;
 }
 
 uint32_t ech_capture_stream(EchCapture *capture, uint32_t device, int64_t stream)
@@ -988,7 +994,7 @@ static void copy(EchCapture *capture, const EchItem *item)
     EchOp op = op_of(capture, item, ECH_OP_COPY, queue_id(capture, item->queue));
     op.memory_from = g_array_index(capture->memories, Memory, from).memory;
     op.memory_to = g_array_index(capture->memories, Memory, to).memory;
-    op.launch = launch_of(capture, item, ECH_NONE);
+    op.launch = launch_of(capture, item, item->from == ECH_TIER_HOST && item->to == ECH_TIER_HOST ? item->other : ECH_NONE);
     EchId id = ech_trace_builder_op(capture->builder, op);
     add_ends(capture, item, arrays, n, from, to);
     follow(capture, item);
@@ -1113,7 +1119,7 @@ static void wait_op(EchCapture *capture, const EchItem *item)
     guint first = item->other != ECH_NONE ? item->other : 0, end = item->other != ECH_NONE ? first + 1 : capture->queues->len;
     for (guint q = first; q < end && item->meets == ECH_NONE; q++) {
         Queue *queue = queue_at(capture, q);
-        if (q == item->queue || (item->other == ECH_NONE && (queue->device != device || queue->process != process)))
+        if (q == item->queue || (item->other == ECH_NONE && (queue->device != device || queue->process != process || queue->apart)))
             continue;
         EchId op_before = newest(queue, time);
         /* What the same queue waited for before, it need not wait for again. */

@@ -43,28 +43,28 @@ typedef enum {
 
 /** One event. Times are picoseconds from any zero that the whole capture shares. */
 typedef struct {
-    EchTime issued;     /**< When the host asked for it; = start where that is not known. */
-    EchTime start;      /**< ECH_TIME_NONE where not recorded. */
-    EchTime duration;   /**< ECH_TIME_NONE where not recorded. */
-    uint64_t bytes;     /**< COPY, MEMSET, ALLOC, FREE, MARK, COLLECTIVE, GIVEN. FREE: of unknown size where origin is ECH_ABSENT. */
-    uint64_t rounded;   /**< ALLOC: what the allocator gave, or 0. COLLECTIVE: devices of all groups together, or 0. */
-    uint64_t address;   /**< ALLOC, FREE: address. COLLECTIVE: from a group's first device to its second. STREAM_WAIT, HOST_WAIT: (uint64_t) time the event was
-                           recorded at. FOREIGN: op index. */
-    EchId name, stack;  /**< Of the capture's builder; stack may be ECH_NONE. */
-    uint32_t queue;     /**< ech_capture_queue. */
-    uint32_t other;     /**< Waits: the queue waited for, or ECH_NONE for all of the device. COPY: peer device for device to device, or ECH_NONE.
-                         * ALLOC: string id of the shape, or ECH_NONE. KERNEL: string id of its launch (EchOp.launch), or ECH_NONE. COLLECTIVE: group size, or
-                         * ECH_NONE. */
-    uint32_t work;      /**< KERNEL: ech_capture_work, or ECH_NONE. COPY, COLLECTIVE: queue whose newest op must have ended, or ECH_NONE. */
-    EchId meets;        /**< COLLECTIVE, HOST_WAIT for other processes and for nothing else: string id of whom it meets, "meets=4be1/12" (sim/trace/meets.h), or
-                           ECH_NONE. */
-    uint8_t kind;       /**< EchItemKind */
-    uint8_t from, to;   /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. KERNEL: `to` is the host where its processor
-                           runs it, on a host's queue; the device waits for that. COLLECTIVE: `from` is EchCollective. */
-    uint8_t origin;     /**< EchOrigin of bytes. */
-    uint32_t thread;    /**< Host thread that asked for it, by any number, or ECH_NONE. */
-    uint32_t node;      /**< KERNEL, MEMSET, COPY, COLLECTIVE: of a graph's launch, which of ech_capture_captured() it is, from 1 on; else 0. */
-    uint32_t operators; /**< KERNEL, MEMSET, COPY, COLLECTIVE: which a framework's host began since it asked before. */
+    EchTime issued;    /**< When the host asked for it; = start where that is not known. */
+    EchTime start;     /**< ECH_TIME_NONE where not recorded. */
+    EchTime duration;  /**< ECH_TIME_NONE where not recorded. */
+    uint64_t bytes;    /**< COPY, MEMSET, ALLOC, FREE, MARK, COLLECTIVE, GIVEN. FREE: of unknown size where origin is ECH_ABSENT. */
+    uint64_t rounded;  /**< ALLOC: what the allocator gave, or 0. COLLECTIVE: devices of all groups together, or 0. */
+    uint64_t address;  /**< ALLOC, FREE: address. COLLECTIVE: from a group's first device to its second. STREAM_WAIT, HOST_WAIT: (uint64_t) time the event was
+                          recorded at. FOREIGN: op index. */
+    EchId name, stack; /**< Of the capture's builder; stack may be ECH_NONE. */
+    uint32_t queue;    /**< ech_capture_queue. */
+    uint32_t other; /**< Waits: the queue waited for, or ECH_NONE for all of the device. COPY: peer device for device to device, of the host's own memory string
+                     * id of EchOp.launch, or ECH_NONE. ALLOC: string id of the shape, or ECH_NONE. KERNEL: string id of its launch (EchOp.launch), or ECH_NONE.
+                     * COLLECTIVE: group size, or ECH_NONE. */
+    uint32_t work;  /**< KERNEL: ech_capture_work, or ECH_NONE. COPY, COLLECTIVE: queue whose newest op must have ended, or ECH_NONE. */
+    EchId meets;    /**< COLLECTIVE, HOST_WAIT for other processes and for nothing else: string id of whom it meets, "meets=4be1/12" (sim/trace/meets.h), or
+                       ECH_NONE. */
+    uint8_t kind;   /**< EchItemKind */
+    uint8_t from, to;           /**< EchTier: of a COPY; ALLOC, FREE, MEMSET: `to`. KERNEL: `to` is the host where its processor
+                                   runs it, on a host's queue; the device waits for that. COLLECTIVE: `from` is EchCollective. */
+    uint8_t origin;             /**< EchOrigin of bytes. */
+    uint32_t thread;            /**< Host thread that asked for it, by any number, or ECH_NONE. */
+    uint32_t node;              /**< KERNEL, MEMSET, COPY, COLLECTIVE: of a graph's launch, which of ech_capture_captured() it is, from 1 on; else 0. */
+    uint32_t operators;         /**< KERNEL, MEMSET, COPY, COLLECTIVE: which a framework's host began since it asked before. */
     uint32_t first_use, n_uses; /**< KERNEL, MEMSET, COPY, COLLECTIVE: of ech_capture_use. */
     bool told;                  /**< Which arrays it uses is known, all or none. */
     bool beyond;                /**< KERNEL: what it reads and writes lies where no address of its own tells: it fills what is new. */
@@ -101,6 +101,8 @@ uint32_t ech_capture_queue(EchCapture *capture, const char *name, EchQueueKind k
 uint32_t ech_capture_stream(EchCapture *capture, uint32_t device, int64_t stream);
 /** Says which process (0 unless said) issues a queue's work: its host waits are for that process's queues alone, and hold up no others. */
 void ech_capture_set_process(EchCapture *capture, uint32_t queue, uint32_t process);
+/** Says that who waits for a device does not wait for this queue: the device knows nothing of it. */
+void ech_capture_set_apart(EchCapture *capture, uint32_t queue);
 /** Device that a queue is of. */
 uint32_t ech_capture_queue_device(const EchCapture *capture, uint32_t queue);
 /** The number that device @allocated, of which allocations are told, has as the device of streams: where all streams are of one other device, the recording

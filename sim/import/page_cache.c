@@ -83,9 +83,10 @@ static const Extent *overlapping(const EchPageCache *cache, uint64_t file, uint6
     return found && found->file == file && found->from < to ? found : NULL;
 }
 
-EchBytes ech_page_cache_take(EchPageCache *cache, uint64_t file, uint64_t from, EchBytes bytes)
+EchBytes ech_page_cache_take(EchPageCache *cache, uint64_t file, uint64_t from, EchBytes bytes, EchBytes *ret_new)
 {
     const uint64_t to = from + MIN(bytes, G_MAXUINT64 - from);
+    *ret_new = to - from;
     if (from >= to)
         return 0;
     make_room(cache);
@@ -105,5 +106,6 @@ EchBytes ech_page_cache_take(EchPageCache *cache, uint64_t file, uint64_t from, 
         keep(cache, (Extent){file, MIN(whole.to, to), whole.to, whole.use});
     }
     keep(cache, (Extent){file, from, to, cache->n++});
-    return known == to - from ? since : UINT64_MAX;
+    *ret_new -= known;
+    return since;
 }

@@ -13,6 +13,6 @@ EchPageCache *ech_page_cache_new(void) G_GNUC_WARN_UNUSED_RESULT;
 void ech_page_cache_free(EchPageCache *cache);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC(EchPageCache, ech_page_cache_free)
 
-/** @bytes of @file (any number) from @from on are read or written. Returns the bytes of all files, these among them, that were used since the part of them that
- * lay idle longest was; UINT64_MAX where a part was never used. */
-EchBytes ech_page_cache_take(EchPageCache *cache, uint64_t file, uint64_t from, EchBytes bytes);
+/** @bytes of @file (any number) from @from on are read or written. Returns the bytes of all files, these among them, that were used since that part of them was
+ * that lay idle longest; *ret_new: of them, those that were never used. */
+EchBytes ech_page_cache_take(EchPageCache *cache, uint64_t file, uint64_t from, EchBytes bytes, EchBytes *ret_new);

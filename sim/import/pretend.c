@@ -24,12 +24,13 @@
  *   pool_told BYTES GROWS                                             what the program told TensorFlow's own pool, of each device: to take no more (0: not
  *                                                                     told), and only as it is needed
  *   pool_wanted 1                                                     the program itself wants its arrays one by one of the driver
- *   sync T TYPE DEVICE STREAM EVENT                                   1 event, 3 stream, 4 device
+ *   sync T TYPE DEVICE STREAM EVENT                                   1 event, 3 stream, 4 device, 5 files asked for by handle STREAM
  *   host T DEVICE NAME READ WRITTEN                                   an operator on arrays of the host, which its processor runs before it asks the
  *                                                                     device for more: bytes of them
- *   file T DEVICE NAME HOW FROM BYTES HELD                            the host reads (HOW 0) or writes (1) these bytes of a file on a disk, or reads
+ *   file T DEVICE NAME FILE HOW FROM BYTES HELD HANDLE                the host reads (HOW 0) or writes (1) these bytes of a file on a disk, or reads
  *                                                                     those of its pages that are mapped and needed (2), around its page cache (4
- *                                                                     more); HELD: bytes of its memory that the process has beside files
+ *                                                                     more), or by a handle goes on meanwhile (8 more); HELD: bytes of its
+ *                                                                     memory that the process has beside files
  *   collective T DEVICE STREAM NAME BYTES RANKS FIRST_STRIDE          NAME: a kind ("all-reduce"), or the kernel of an all-reduce
  *   uses HOW ADDRESS BYTES ...                                        of the work before: 1 reads, 2 writes, 3 both; BYTES 0: not known
  *   args PARAMETER ADDRESS ...                                        of the kernel before: addresses among its parameters, in their order
@@ -994,41 +995,70 @@ static bool add_host_work(Reader *r, GError **error)
     return true;
 }
 
+static uint32_t file_queue(Reader *r, uint32_t device, uint64_t handle)
+{
+    g_autofree char *name = g_strdup_printf("files %" G_GUINT64_FORMAT, handle);
+    const uint32_t queue = ech_capture_queue(r->capture, name, ECH_QUEUE_COPY, device);
+    ech_capture_set_apart(r->capture, queue);
+    return queue;
+}
+
 /* Of the memory of a host that may wait for its disk (vm.dirty_ratio, a fifth where it is not changed): who writes more waits, too. */
 #define LEAST_MEMORY_OF_DIRTY 5
 
-/* The device is asked for what follows when the host has what it reads, or got rid of what it writes. */
+/* @bytes of the file of the line. The device is asked for what follows when the host has them, or got rid of them; beside, when it waits for that. */
+static void add_file_work(Reader *r, const Text *path, EchFileUse use, bool beside, EchBytes bytes, EchBytes needs)
+{
+    const uint64_t *fields = r->lines.fields;
+    const uint32_t device = (uint32_t)MIN(fields[1], 65535);
+    if (bytes == 0)
+        return;
+    EchItem item = ech_item_init(beside ? ECH_ITEM_COPY : ECH_ITEM_KERNEL);
+    item.issued = time_of(r, fields[0]);
+    item.queue = beside ? file_queue(r, device, fields[8]) : ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, device);
+    item.thread = r->thread;
+    item.from = item.to = ECH_TIER_HOST;
+    item.told = true;
+    item.origin = ECH_KNOWN;
+    Within where = within(r);
+    if (where.path != UINT32_MAX)
+        item.stack = path_text(r, where.path);
+    plain(r, path->at, path->n);
+    g_autofree char *base = g_path_get_basename(r->scratch->str);
+    g_string_printf(r->scratch, "%s of %s", use == ECH_FILE_WRITTEN ? "write" : "read", base);
+    item.name = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
+    g_string_truncate(r->scratch, 0);
+    ech_file_print(use, needs, r->scratch);
+    item.other = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
+    EchItemWork work = {.unit = ECH_WORK_VECTOR, .origin = ECH_KNOWN};
+    *(use == ECH_FILE_WRITTEN ? &work.read : &work.write) = bytes;
+    if (beside)
+        item.bytes = bytes;
+    else
+        item.work = ech_capture_work(r->capture, work);
+    ech_capture_add(r->capture, &item);
+}
+
 static bool add_file(Reader *r, GError **error)
 {
     const uint64_t *fields = r->lines.fields;
     const Text *path = text_of(r, fields[2], error);
     if (!path)
         return false;
-    const bool written = (fields[3] & 3) == 1, mapped = (fields[3] & 3) == 2, direct = fields[3] & 4;
-    const EchBytes held = fields[6], since = ech_page_cache_take(r->page_cache, fields[2], fields[4], fields[5]);
-    EchBytes needs = since == UINT64_MAX ? ECH_FILE_DISK : ech_bytes_add(since, held);
-    r->file_bytes = ech_bytes_add(r->file_bytes, written ? fields[5] : 0);
-    if (written)
-        needs = ech_bytes_add(held, r->file_bytes < UINT64_MAX / LEAST_MEMORY_OF_DIRTY ? LEAST_MEMORY_OF_DIRTY * r->file_bytes : UINT64_MAX);
-    EchItem item = ech_item_init(ECH_ITEM_KERNEL);
-    item.issued = time_of(r, fields[0]);
-    item.queue = ech_capture_queue(r->capture, "host", ECH_QUEUE_HOST, (uint32_t)MIN(fields[1], 65535));
-    item.thread = r->thread;
-    item.to = ECH_TIER_HOST;
-    item.told = true;
-    Within where = within(r);
-    if (where.path != UINT32_MAX)
-        item.stack = path_text(r, where.path);
-    plain(r, path->at, path->n);
-    g_autofree char *base = g_path_get_basename(r->scratch->str);
-    g_string_printf(r->scratch, "%s of %s", written ? "write" : "read", base);
-    item.name = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
-    g_string_truncate(r->scratch, 0);
-    ech_file_print(written ? ECH_FILE_WRITTEN : mapped ? ECH_FILE_MAPPED : ECH_FILE_READ, direct ? ECH_FILE_DISK : needs, r->scratch);
-    item.other = ech_trace_builder_string(r->builder, r->scratch->str, (gssize)r->scratch->len);
-    item.work = ech_capture_work(
-        r->capture, (EchItemWork){.read = written ? fields[5] : 0, .write = written ? 0 : fields[5], .unit = ECH_WORK_VECTOR, .origin = ECH_KNOWN});
-    ech_capture_add(r->capture, &item);
+    const bool written = (fields[4] & 3) == 1, mapped = (fields[4] & 3) == 2, direct = fields[4] & 4, beside = fields[4] & 8;
+    const EchFileUse use = written ? ECH_FILE_WRITTEN : mapped ? ECH_FILE_MAPPED : ECH_FILE_READ;
+    const EchBytes bytes = fields[6], held = fields[7];
+    EchBytes fresh, since = ech_page_cache_take(r->page_cache, fields[3], fields[5], bytes, &fresh);
+    r->file_bytes = ech_bytes_add(r->file_bytes, written ? bytes : 0);
+    if (direct) {
+        add_file_work(r, path, use, beside, bytes, ECH_FILE_DISK);
+    } else if (written) {
+        const EchBytes waiting = r->file_bytes < UINT64_MAX / LEAST_MEMORY_OF_DIRTY ? LEAST_MEMORY_OF_DIRTY * r->file_bytes : UINT64_MAX;
+        add_file_work(r, path, use, beside, bytes, ech_bytes_add(waiting, held));
+    } else {
+        add_file_work(r, path, use, beside, fresh, ECH_FILE_DISK);
+        add_file_work(r, path, use, beside, bytes - fresh, ech_bytes_add(ech_bytes_add(since, fresh), held));
+    }
     return true;
 }
 
@@ -1229,6 +1259,8 @@ static void add_sync(Reader *r)
         add_host_wait(r, at, device, stream_queue(r, device, r->lines.fields[3]), at, "Synchronize stream");
     else if (type == 4)
         add_host_wait(r, at, device, ECH_NONE, at, "Synchronize device");
+    else if (type == 5)
+        add_host_wait(r, at, device, file_queue(r, device, r->lines.fields[3]), at, "Wait for files");
     else if (type == 1)
         ech_diag_note(r->ret->diag, "waits_for_events_never_recorded", 1);
     else
@@ -1854,7 +1886,7 @@ static const EchLineKind kinds[] = {
     [LINE_SENDS] = {"sends", NULL, ECH_LINE_LIST, false},
     [LINE_OF] = {"of", NULL, 4, false},
     [LINE_HOST] = {"host", "host", 5, false},
-    [LINE_FILE] = {"file", "file", 7, false},
+    [LINE_FILE] = {"file", "file", 9, false},
     [LINE_TELLS] = {"tells", "tells", 3, false},
     [LINE_HEARS] = {"hears", "hears", 3, false},
     [LINE_PREFETCH] = {"prefetch", "prefetch", 5, false},

@@ -866,7 +866,8 @@ static EchTime pin_time(const EchDevice *device, EchBytes bytes, bool fresh)
  * (traces/gpu_h200/measures); DeepSpeed's, 28 bytes of each of 11.6 G parameters, took 8.2 s, 40 GB/s (DeepSpeed pull request 735). */
 #define PROCESSOR_RATE 69e9
 
-/* What a disk gives and takes a second where the device does not say. */
+/* What a disk gives and takes a second where the device does not say: by a token of two models whose weights lie partly on the disk of a host of 32 GB, 2.7 and
+ * 3.6 GB/s (huggingface/accelerate, benchmarks/big_model_inference); writing is assumed. */
 #define DISK_READ 3e9
 #define DISK_WRITE 1e9
 
@@ -883,6 +884,18 @@ static EchTime file_time(const Pricer *pricer, const Map *map, EchFileUse use, E
     return rate > 0 ? whole_ps((double)bytes / rate * ECH_PS_PER_S) : 0;
 }
 
+/* False where it is nothing of a file's. */
+static bool price_file(const Pricer *pricer, const Map *map, const EchOp *op, EchPrice *price)
+{
+    EchBytes bytes, needs;
+    const EchFileUse use = ech_op_file(pricer->trace, op, &bytes, &needs);
+    if (use == ECH_FILE_NONE)
+        return false;
+    price->source = ECH_PRICE_FILE;
+    price->fixed = pricer->options->overhead ? file_time(pricer, map, use, bytes, needs) : 0;
+    return true;
+}
+
 /* As fast as the memory gives and takes its bytes and the processor moves them, by no link and without a launch. */
 static void price_host_work(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
@@ -891,13 +904,6 @@ static void price_host_work(const Pricer *pricer, const Map *map, Row *row, cons
     price->source = pinned > 0 ? ECH_PRICE_PIN : ECH_PRICE_HOST;
     if (pinned > 0) {
         price->fixed = pricer->options->overhead ? pin_time(map->device, pinned, fresh) : 0;
-        return;
-    }
-    EchBytes of_file, needs;
-    const EchFileUse file = ech_op_file(pricer->trace, op, &of_file, &needs);
-    if (file != ECH_FILE_NONE) {
-        price->source = ECH_PRICE_FILE;
-        price->fixed = pricer->options->overhead ? file_time(pricer, map, file, of_file, needs) : 0;
         return;
     }
     const EchUse *uses = ech_trace_uses(pricer->trace);
@@ -1523,12 +1529,16 @@ static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, R
     bool free_copy = false;
     switch ((EchOpKind)op->kind) {
     case ECH_OP_KERNEL:
+        if (price_file(pricer, map, op, price))
+            break;
         if (is_host_work(pricer->trace, op))
             price_host_work(pricer, map, row, op, price);
         else
             price_kernel(pricer, map, old, row, scratch, op, price);
         break;
     case ECH_OP_COPY:
+        if (price_file(pricer, map, op, price))
+            break;
         if (!pricer->not_awaited || strcmp(ech_trace_string(pricer->trace, op->name), pricer->not_awaited) != 0)
             free_copy = !price_copy(pricer, map, row, op, price);
         spread_recorded_copy(pricer, map, old, row, scratch, op, price);

@@ -497,7 +497,8 @@ static char *cargo_of(const EchReport *report, const EchOp *op)
     if (place)
         g_string_append_printf(text, "%s, ", place);
     g_string_append(text, bytes);
-    if (op->kind == ECH_OP_COPY)
+    EchBytes of_file, needs;
+    if (op->kind == ECH_OP_COPY && ech_op_file(trace, op, &of_file, &needs) == ECH_FILE_NONE)
         g_string_append_printf(text, " from %s to %s", ech_trace_memory(trace, op->memory_from), ech_trace_memory(trace, op->memory_to));
     return g_string_free(text, FALSE);
 }

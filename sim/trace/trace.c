@@ -71,8 +71,9 @@ static const char *const file_uses[] = {"none", "read", "mapped", "written"};
 
 EchFileUse ech_op_file(const EchTrace *trace, const EchOp *op, EchBytes *ret_bytes, EchBytes *ret_needs)
 {
-    const char *text = op->kind == ECH_OP_KERNEL && op->launch != ECH_NONE ? strstr(ech_trace_string(trace, op->launch), "file=") : NULL;
-    *ret_bytes = 0;
+    const bool may = op->launch != ECH_NONE && (op->kind == ECH_OP_KERNEL || op->kind == ECH_OP_COPY);
+    const char *text = may ? strstr(ech_trace_string(trace, op->launch), "file=") : NULL;
+    *ret_bytes = op->kind == ECH_OP_COPY ? op->bytes : 0;
     *ret_needs = ECH_FILE_DISK;
     if (!text)
         return ECH_FILE_NONE;
@@ -81,7 +82,7 @@ EchFileUse ech_op_file(const EchTrace *trace, const EchOp *op, EchBytes *ret_byt
     const char *needs = text[n] == ' ' && g_str_has_prefix(text + n + 1, "needs=") ? text + n + 1 + strlen("needs=") : NULL;
     if (needs)
         *ret_needs = g_ascii_strtoull(needs, NULL, 10);
-    for (uint32_t u = op->first_use; u < op->first_use + op->n_uses; u++)
+    for (uint32_t u = op->first_use; op->kind == ECH_OP_KERNEL && u < op->first_use + op->n_uses; u++)
         *ret_bytes = ech_bytes_add(*ret_bytes, ech_trace_uses(trace)[u].bytes);
     for (size_t i = ECH_FILE_READ; i < G_N_ELEMENTS(file_uses); i++)
         if (strlen(file_uses[i]) == n && strncmp(text, file_uses[i], n) == 0)

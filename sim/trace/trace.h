@@ -288,8 +288,8 @@ bool ech_op_is_prefetch(const EchTrace *trace, const EchOp *op);
 /** How the host asked for a copy behind another: by a call of its own, of one operator's loop over copies, or of a batch (cudaMemcpyBatchAsync). */
 typedef enum { ECH_BEHIND_NONE, ECH_BEHIND_LOOP, ECH_BEHIND_BATCH } EchBehind;
 EchBehind ech_op_behind(const EchTrace *trace, const EchOp *op);
-/** What the host does with a file, whose bytes are what the operation writes to the host's memory, or reads of it; MAPPED: it reads the pages that a copy to a
- * device is about to take. */
+/** What the host does with a file, whose bytes are what the operation writes to the host's memory, or reads of it, or copies there, while the host goes on;
+ * MAPPED: it reads the pages that a copy to a device is about to take. */
 typedef enum { ECH_FILE_NONE, ECH_FILE_READ, ECH_FILE_MAPPED, ECH_FILE_WRITTEN } EchFileUse;
 /** *@ret_needs: with that much memory, bytes, the host's page cache still has what is read, or takes what is written before the disk has it; ECH_FILE_DISK: it
  * never does. */

@@ -1,6 +1,7 @@
 /* What a program asked of a GPU that was not there: hand-made files. */
 #include "sim/experiment/alloc_study.h"
 #include "sim/import/alloc_events.h"
+#include "sim/import/anonymize.h"
 #include "sim/import/arrays.h"
 #include "sim/base/error.h"
 #include "sim/import/import.h"
@@ -784,6 +785,61 @@ START_TEST(pinning_takes_time_by_the_page)
         ck_assert_int_eq(run->makespan - copy->makespan, ways[i].takes);
         ck_assert_uint_eq(run->provenance.kernels[ECH_PRICE_PIN], 1);
     }
+}
+END_TEST
+
+/* A gigabyte is read of a file, the host's memory being large enough to have it or not; what is asked for by a handle runs beside. */
+static EchTime start_of_copy(const EchTrace *trace, const EchRun *run, EchBytes bytes)
+{
+    for (size_t i = 0; i < run->n_spans; i++) {
+        const EchOp *op = &ech_trace_ops(trace)[run->spans[i].op];
+        if (op->kind == ECH_OP_COPY && op->bytes == bytes)
+            return run->spans[i].start;
+    }
+    ck_abort_msg("no copy of %" G_GUINT64_FORMAT " bytes", bytes);
+    return 0;
+}
+
+START_TEST(files_take_a_disk)
+{
+    static const char *const edits[] = {"device.runtime.disk_read=2GB/s",       "device.runtime.disk_write=1GB/s",       "device.memories.host.capacity=4GiB",
+                                        "device.memories.pageable.read=10GB/s", "device.memories.pageable.write=10GB/s", NULL};
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", edits);
+    g_autoptr(EchImport) alone = must_read(HEAD "copy 1 0 0 4096 2 3 1\nend\n");
+    g_autoptr(EchRun) copy = must_run(alone->trace, device, false);
+    static const struct {
+        const char *lines;
+        EchTime ms;
+    } ways[] = {{"file 0 0 1 91 0 0 1000000000 0 0\n", 500},
+                {"file 0 0 1 91 2 0 1000000000 0 0\n", 500},
+                {"file 0 0 1 91 0 0 1000000000 0 0\nfile 0 0 1 91 0 0 1000000000 0 0\n", 600},           /* it is there */
+                {"file 0 0 1 91 0 0 1000000000 0 0\nfile 0 0 1 91 2 500 1000 0 0\n", 500},               /* its pages, too, which are mapped */
+                {"file 0 0 1 91 0 0 1000000000 0 0\nfile 0 0 1 91 0 0 1000000000 4000000000 0\n", 1000}, /* the program itself has the memory */
+                {"file 0 0 1 91 0 0 1000000000 0 0\nfile 0 0 2 92 0 0 4000000000 0 0\nfile 0 0 1 91 0 0 1000000000 0 0\n", 3000}, /* the other file has it */
+                {"file 0 0 1 91 0 0 1000000000 0 0\nfile 0 0 1 91 4 0 1000000000 0 0\n", 1000},                                   /* around the cache */
+                {"file 0 0 1 91 1 0 500000000 0 0\n", 50}, /* a fifth may wait for the disk */
+                {"file 0 0 1 91 1 0 1000000000 0 0\n", 1000},
+                {"file 0 0 1 91 5 0 500000000 0 0\n", 500},
+                {"file 0 0 1 91 12 0 1000000000 0 7\nfile 0 0 1 91 13 0 600000000 0 8\nsync 0 5 0 7 0\n", 500},
+                {"file 0 0 1 91 12 0 1000000000 0 7\nfile 0 0 1 91 13 0 600000000 0 8\nsync 0 5 0 8 0\n", 600},
+                {"file 0 0 1 91 12 0 1000000000 0 7\nsync 0 4 0 0 0\nsync 0 5 0 7 0\n", 500}};
+    for (size_t i = 0; i < G_N_ELEMENTS(ways); i++) {
+        g_autofree char *text = g_strdup_printf(HEAD "name 1 \"/a/w.dat\"\nname 2 \"/a/x.dat\"\n%scopy 1 0 0 4096 2 3 1\nend\n", ways[i].lines);
+        g_autoptr(EchImport) import = must_read(text);
+        g_autoptr(EchTrace) shared = ech_anonymize(import->trace, import->diag, NULL);
+        g_autoptr(EchRun) run = must_run(import->trace, device, false), same = must_run(shared, device, false);
+        const EchTime later = start_of_copy(import->trace, run, 4096) - start_of_copy(alone->trace, copy, 4096);
+        ck_assert_msg(later / ECH_PS_PER_MS == ways[i].ms, "way %zu: %" G_GINT64_FORMAT " ms later", i, later / ECH_PS_PER_MS);
+        ck_assert_int_eq(run->makespan, same->makespan);
+        const EchOp *first = &ech_trace_ops(import->trace)[0];
+        ck_assert_str_eq(ech_trace_string(import->trace, first->name),
+                         strstr(ways[i].lines, " 0 0 1 91 1 ") || strstr(ways[i].lines, " 0 0 1 91 5 ") ? "write of w.dat" : "read of w.dat");
+    }
+    /* The device is not held up by what goes on beside. */
+    g_autoptr(EchImport) beside = must_read(HEAD "name 1 \"w\"\nfile 0 0 1 91 12 0 1000000000 0 7\nsync 0 4 0 0 0\ncopy 1 0 0 4096 2 3 1\nend\n");
+    g_autoptr(EchRun) run = must_run(beside->trace, device, false);
+    ck_assert_int_lt(start_of_copy(beside->trace, run, 4096), ECH_PS_PER_MS);
+    must_fail(HEAD "file 0 0 1 91 0 0 5 0 0\nend\n", ":4: name 1 is not told before");
 }
 END_TEST
 
@@ -1800,6 +1856,7 @@ int main(void)
     tcase_add_test(cases, work_of_the_host);
     tcase_add_test(cases, copies_to_untouched_memory);
     tcase_add_test(cases, pinning_takes_time_by_the_page);
+    tcase_add_test(cases, files_take_a_disk);
     tcase_add_test(cases, copies_right_behind_others);
     tcase_add_test(cases, small_kernels_wait_for_the_host);
     tcase_add_test(cases, convolutions_in_their_tiles);

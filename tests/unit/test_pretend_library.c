@@ -6,6 +6,7 @@
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <inttypes.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -1152,6 +1153,82 @@ START_TEST(what_comes_back_to_the_host_takes_no_memory)
 }
 END_TEST
 
+/* A file of the build's folder, which lies on a disk; 0: it does not, nothing is told of it. */
+static int file_on_disk(void)
+{
+    g_autofree char *path = g_strdup_printf("%s/echelon-files-%d", ECH_BINARY_DIR, getpid());
+    int file = g_open(path, O_RDWR | O_CREAT | O_EXCL, 0600);
+    NEED(file >= 0 && g_unlink(path) == 0 && ftruncate(file, 8 * MIB) == 0);
+    return file;
+}
+
+/* By the names that programs call, of which ours stand before the C library's where it is preloaded. */
+static void use_files(void)
+{
+    void *library = dlopen(LIBRARY, RTLD_NOW | RTLD_NOLOAD), *device;
+    ssize_t (*reads)(int, void *, size_t), (*reads_at)(int, void *, size_t, off_t), (*writes)(int, const void *, size_t);
+    void *(*maps)(void *, size_t, int, int, int, off_t);
+    int (*unmaps)(void *, size_t);
+    size_t (*reads_stream)(void *, size_t, size_t, FILE *);
+    void (*swaps)(unsigned, const char *, bool, bool, uint64_t), (*awaits)(unsigned);
+    const struct {
+        void *at;
+        const char *name;
+    } names[] = {{&reads, "read"},    {&reads_at, "pread"},     {&writes, "write"},       {&maps, "mmap"},
+                 {&unmaps, "munmap"}, {&reads_stream, "fread"}, {&swaps, "pretend_file"}, {&awaits, "pretend_await_files"}};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        void *found = dlsym(library, names[i].name);
+        NEED(found != NULL);
+        memcpy(names[i].at, &found, sizeof found);
+    }
+    g_autofree char *to = g_malloc(8 * MIB);
+    const int file = file_on_disk();
+    NEED(reads_at(file, to, MIB, 0) == (ssize_t)MIB); /* before anything is asked of the device */
+    NEED(allocate(&device, 8 * MIB) == 0);
+    NEED(reads_at(file, to, 2 * MIB, MIB) == (ssize_t)(2 * MIB) && reads_at(file, to, MIB - 1, 0) == (ssize_t)(MIB - 1));
+    NEED(lseek(file, (off_t)(4 * MIB), SEEK_SET) > 0 && reads(file, to, 8 * MIB) == (ssize_t)(4 * MIB)); /* up to its end */
+    NEED(lseek(file, 0, SEEK_SET) == 0 && writes(file, to, MIB) == (ssize_t)MIB);
+    FILE *stream = fdopen(dup(file), "r");
+    NEED(stream && fseek(stream, (long)(3 * MIB), SEEK_SET) == 0 && reads_stream(to, 1024, 1024, stream) == 1024 && fclose(stream) == 0);
+    int ends[2];
+    NEED(pipe(ends) == 0 && writes(ends[1], to, 4096) == 4096 && reads(ends[0], to, MIB) == 4096);
+    /* Mapped: what is copied from there, and what the program touches itself. */
+    char *mapped = maps(NULL, 8 * MIB, PROT_READ, MAP_PRIVATE, file, 0);
+    NEED(mapped != MAP_FAILED && copy(device, mapped + 2 * MIB, 4 * MIB, 1) == 0);
+    for (size_t i = 6 * MIB; i < 8 * MIB; i += 4096)
+        NEED(((volatile char *)mapped)[i] == 0);
+    NEED(unmaps(mapped, 8 * MIB) == 0);
+    char *shared = maps(NULL, 2 * MIB, PROT_READ | PROT_WRITE, MAP_SHARED, file, (off_t)(4 * MIB));
+    NEED(shared != MAP_FAILED);
+    memset(shared, 1, 2 * MIB);
+    NEED(unmaps(shared, 2 * MIB) == 0);
+    swaps(3, "/nvme/p.swp", true, true, 5);
+    awaits(3);
+    close(file);
+}
+
+START_TEST(files_are_told)
+{
+    int status;
+    g_autofree char *text = pretended(SMALL, use_files, &status);
+    ck_assert_int_eq(status, 0);
+    ck_assert_uint_eq(count(text, "sync 5 0 3 0\n"), 1);
+    g_autoptr(GString) told = g_string_new(NULL); /* HOW FROM BYTES, in KiB */
+    g_auto(GStrv) lines = g_strsplit(text, "\n", -1);
+    for (char **line = lines; *line; line++) {
+        unsigned name, how;
+        uint64_t from, bytes;
+        if (sscanf(*line, "file 0 %u %*u %u %" SCNu64 " %" SCNu64, &name, &how, &from, &bytes) == 4)
+            g_string_append_printf(told, "%u %" G_GUINT64_FORMAT " %" G_GUINT64_FORMAT "; ", how, from >> 10, how == 13 ? bytes : bytes >> 10);
+    }
+    if (!strstr(told->str, "; ")) {
+        puts("skipped: the build lies on no disk");
+        return;
+    }
+    ck_assert_str_eq(told->str, "0 1024 2048; 0 4096 4096; 1 0 1024; 0 3072 1024; 2 2048 4096; 0 0 2048; 1 4096 2048; 13 0 5; ");
+}
+END_TEST
+
 static void work_on_streams(void)
 {
     static const char function;
@@ -2161,6 +2238,44 @@ START_TEST(the_hook_never_breaks_a_program)
 }
 END_TEST
 
+/* What DeepSpeed's handles are asked for, by a handle that only adds up. */
+static const char swapping[] =
+    "import ctypes, types, pretend_files\n"
+    "class Library:\n"
+    "    def pretend_file(self, *a): print('file', *(x.value for x in a))\n"
+    "    def pretend_await_files(self, n): print('await', n.value)\n"
+    "ctypes.CDLL = lambda name: Library()\n"
+    "class aio_handle:\n"
+    "    def __init__(self, size): self.n = size\n"
+    "    def async_pread(self, buffer, filename, file_offset=0): self.n += 1; return 0\n"
+    "    def sync_pwrite(self, buffer, filename, file_offset=0): self.n += 2; return 0\n"
+    "    def pread(self, buffer, filename, validate, beside, file_offset=0): return beside\n"
+    "    def wait(self): return self.n\n"
+    "class AsyncIOBuilder:\n"
+    "    def load(self, verbose=True): return module\n"
+    "module = types.SimpleNamespace(aio_handle=aio_handle)\n"
+    "builder = types.SimpleNamespace(AsyncIOBuilder=AsyncIOBuilder)\n"
+    "pretend_files.install(builder)\n"
+    "made = [AsyncIOBuilder().load(verbose=False).aio_handle(10 * i) for i in range(2)]\n"
+    "buffer = types.SimpleNamespace(numel=lambda: 6, element_size=lambda: 4)\n"
+    "made[1].async_pread(buffer, '/n/a', 0), made[0].sync_pwrite(buffer, '/n/b', file_offset=8), made[1].pread(buffer, '/n/c', False, True)\n"
+    "print(made[0].wait(), made[1].wait(), type(made[0]).__mro__[1] is aio_handle and type(made[0]) is type(made[1]))\n";
+
+START_TEST(swapped_files_are_told)
+{
+    g_autofree char *python = g_find_program_in_path("python3");
+    if (!python) {
+        puts("skipped: no python3");
+        return;
+    }
+    g_autofree char *out = NULL, *path = g_strdup("PYTHONPATH=" HOOK);
+    const char *const words[] = {python, "-c", swapping, NULL};
+    char *environment[] = {path, (char *)(uintptr_t) "PYTHONDONTWRITEBYTECODE=1", NULL};
+    ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)words, environment, 0, NULL, NULL, &out, NULL, NULL, NULL));
+    ck_assert_str_eq(out, "file 2 b'/n/a' False True 24\nfile 1 b'/n/b' True False 24\nfile 2 b'/n/c' False True 24\nawait 1\nawait 2\n2 11 True\n");
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("pretend");
@@ -2184,6 +2299,7 @@ int main(void)
     tcase_add_test(tcase, what_the_host_copied_reads_back);
     tcase_add_test(tcase, pinned_and_copied_in_batches);
     tcase_add_test(tcase, what_comes_back_to_the_host_takes_no_memory);
+    tcase_add_test(tcase, files_are_told);
     tcase_add_test(tcase, work_is_written_in_order);
     tcase_add_test(tcase, graphs_are_written_at_each_launch);
     tcase_add_test(tcase, graphs_are_parts_of_others_and_change);
@@ -2204,6 +2320,7 @@ int main(void)
     tcase_add_test(tcase, entry_points_are_the_librarys_own);
     tcase_add_test(tcase, managed_memory_is_told_of);
     tcase_add_test(tcase, the_hook_never_breaks_a_program);
+    tcase_add_test(tcase, swapped_files_are_told);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

@@ -1,6 +1,6 @@
 /* Files that the host reads and writes, which a disk takes time for: weights that a library leaves on a disk and fetches again (accelerate's and diffusers'
  * offload), checkpoints, what is mapped and copied to a device from there. Of the thread alone that asks the device for work, which waits for them; of files on
- * a disk, in pieces of 64 KiB and more. The real calls stand behind ours; what this library reads itself is left out. */
+ * a disk, in pieces of 1 MiB and more. The real calls stand behind ours; what this library reads itself is left out. */
 #include "../lines_out.h"
 #include "pretend.h"
 
@@ -8,17 +8,18 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/uio.h>
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define LEAST_BYTES ((size_t)64 << 10)
-#define LEAST_MAP ((size_t)1 << 20) /* of a file that is mapped */
+#define LEAST_BYTES ((size_t)1 << 20)
 enum { MOST_MAPS = 65536 };
 
 /* glibc's own names of what stands behind ours. */
@@ -37,9 +38,10 @@ static bool is_ours(const void *caller)
     return (const char *)caller >= &__ehdr_start && (const char *)caller < &etext;
 }
 
-/* A file on a disk: its path, and whether it goes around the host's page cache. */
+/* A file on a disk: its path, its number, which stays when it is renamed, and whether it goes around the host's page cache. */
 typedef struct {
     char path[PATH_MAX];
+    uint64_t number;
     bool direct;
 } Place;
 
@@ -75,6 +77,7 @@ static bool find_place(int file, Place *ret)
     ssize_t n = readlink(link, ret->path, sizeof ret->path - 1);
     int flags = fcntl(file, F_GETFL);
     ret->path[n > 0 ? n : 0] = '\0';
+    ret->number = (uint64_t)status.st_ino;
     ret->direct = flags >= 0 && (flags & O_DIRECT);
     return n > 0 && !is_left(ret->path);
 }
@@ -93,12 +96,12 @@ static uint64_t held_bytes(void)
                                                                                              : 0;
 }
 
-enum { HOW_READ, HOW_WRITTEN, HOW_MAPPED, HOW_DIRECT = 4 };
+enum { HOW_READ, HOW_WRITTEN, HOW_MAPPED, HOW_DIRECT = 4, HOW_BESIDE = 8 };
 
-static void tell(const Place *place, int how, uint64_t at, uint64_t bytes)
+static void tell(const char *path, uint64_t number, int how, uint64_t at, uint64_t bytes)
 {
-    pretend_event("file", "%d %" PRIu32 " %d %" PRIu64 " %" PRIu64 " %" PRIu64, pretend_current_device(), pretend_name(place->path),
-                  how | (place->direct ? HOW_DIRECT : 0), at, bytes, held_bytes());
+    pretend_event("file", "%d %" PRIu32 " %" PRIu64 " %d %" PRIu64 " %" PRIu64 " %" PRIu64 " 0", pretend_current_device(), pretend_name(path), number, how, at,
+                  bytes, held_bytes());
 }
 
 /* @done bytes of @file, up to @end (-1: up to where it stands now). */
@@ -108,7 +111,7 @@ static void tell_call(int file, int how, off_t end, size_t done)
     Place place;
     if (pretend_asks() && find_place(file, &place)) {
         end = end < 0 ? lseek(file, 0, SEEK_CUR) : end;
-        tell(&place, how, end > (off_t)done ? (uint64_t)end - done : 0, done);
+        tell(place.path, place.number, how | (place.direct ? HOW_DIRECT : 0), end > (off_t)done ? (uint64_t)end - done : 0, done);
     }
     errno = error;
 }
@@ -150,6 +153,23 @@ PRETEND_EXPORT ssize_t pwrite64(int file, const void *from, size_t bytes, off_t 
     return done;
 }
 
+/* As streams of C++ do it. */
+PRETEND_EXPORT ssize_t readv(int file, const struct iovec *pieces, int n)
+{
+    ssize_t done = syscall(SYS_readv, file, pieces, n);
+    if (done > 0 && counts(__builtin_return_address(0), (size_t)done))
+        tell_call(file, HOW_READ, -1, (size_t)done);
+    return done;
+}
+
+PRETEND_EXPORT ssize_t writev(int file, const struct iovec *pieces, int n)
+{
+    ssize_t done = syscall(SYS_writev, file, pieces, n);
+    if (done > 0 && counts(__builtin_return_address(0), (size_t)done))
+        tell_call(file, HOW_WRITTEN, -1, (size_t)done);
+    return done;
+}
+
 /* Files have 64-bit offsets under either name. */
 PRETEND_EXPORT ssize_t pread(int file, void *to, size_t bytes, off_t at) __attribute__((alias("pread64")));
 PRETEND_EXPORT ssize_t pwrite(int file, const void *from, size_t bytes, off_t at) __attribute__((alias("pwrite64")));
@@ -170,6 +190,19 @@ PRETEND_EXPORT size_t fwrite(const void *from, size_t size, size_t n, FILE *stre
     return done;
 }
 
+/* For the Python hook: what a library's own threads read (else write) of a file, whose blocks they ask the disk for themselves, by a @handle of the program's;
+ * @beside: the program goes on, and waits later for all that it asked for by the handle. */
+PRETEND_EXPORT void pretend_file(unsigned handle, const char *path, bool written, bool beside, uint64_t bytes)
+{
+    pretend_event("file", "%d %" PRIu32 " 0 %d 0 %" PRIu64 " 0 %u", pretend_current_device(), pretend_name(path),
+                  (written ? HOW_WRITTEN : HOW_READ) | HOW_DIRECT | (beside ? HOW_BESIDE : 0), bytes, handle);
+}
+
+PRETEND_EXPORT void pretend_await_files(unsigned handle)
+{
+    pretend_event("sync", "5 %d %u 0", pretend_current_device(), handle);
+}
+
 /* ---- files that are mapped: their pages are read as they are touched ---- */
 
 typedef struct {
@@ -177,6 +210,7 @@ typedef struct {
     uint64_t told; /* bytes of copies that touched their pages here */
     bool written;  /* into the file */
     char *path;
+    uint64_t number;
 } Map;
 
 /* By address, under the lock. */
@@ -196,7 +230,7 @@ static size_t map_at(uint64_t address)
     return low;
 }
 
-static void add_map(uint64_t address, uint64_t bytes, uint64_t at, bool written, const char *path)
+static void add_map(uint64_t address, uint64_t bytes, uint64_t at, bool written, const Place *place)
 {
     pretend_lock();
     if (n_maps == maps_room && n_maps < MOST_MAPS) {
@@ -206,10 +240,10 @@ static void add_map(uint64_t address, uint64_t bytes, uint64_t at, bool written,
         maps_room = larger ? room : maps_room;
     }
     size_t where = map_at(address);
-    char *kept = n_maps < maps_room ? strdup(path) : NULL;
+    char *kept = n_maps < maps_room ? strdup(place->path) : NULL;
     if (kept) {
         memmove(maps + where + 1, maps + where, (n_maps - where) * sizeof *maps);
-        maps[where] = (Map){address, bytes, at, 0, written, kept};
+        maps[where] = (Map){address, bytes, at, 0, written, kept, place->number};
         __atomic_store_n(&n_maps, n_maps + 1, __ATOMIC_RELAXED);
     }
     pretend_unlock();
@@ -239,11 +273,8 @@ static uint64_t touched_bytes(uint64_t address, uint64_t bytes)
 static void tell_touched(const Map *map)
 {
     uint64_t touched = touched_bytes(map->address, map->bytes);
-    Place place = {.direct = false};
-    if (pretend_asks() && touched >= map->told + LEAST_BYTES) {
-        snprintf(place.path, sizeof place.path, "%s", map->path);
-        tell(&place, map->written ? HOW_WRITTEN : HOW_READ, map->at, touched - map->told);
-    }
+    if (pretend_asks() && touched >= map->told + LEAST_BYTES)
+        tell(map->path, map->number, map->written ? HOW_WRITTEN : HOW_READ, map->at, touched - map->told);
 }
 
 static void remove_maps(uint64_t address, uint64_t bytes)
@@ -266,9 +297,7 @@ void pretend_copies_from(const void *from, size_t bytes, bool touches)
     size_t where = map_at((uint64_t)from);
     Map *map = where < n_maps && maps[where].address <= (uint64_t)from ? &maps[where] : NULL;
     if (map && bytes >= LEAST_BYTES) {
-        Place place = {.direct = false};
-        snprintf(place.path, sizeof place.path, "%s", map->path);
-        tell(&place, HOW_MAPPED, map->at + ((uint64_t)from - map->address), bytes);
+        tell(map->path, map->number, HOW_MAPPED, map->at + ((uint64_t)from - map->address), bytes);
         map->told += touches ? bytes : 0;
     }
     pretend_unlock();
@@ -278,9 +307,9 @@ PRETEND_EXPORT void *mmap(void *address, size_t bytes, int protection, int flags
 {
     void *mapped = (void *)syscall(SYS_mmap, address, bytes, protection, flags, file, at); /* NOLINT(performance-no-int-to-ptr) */
     Place place;
-    if (mapped != MAP_FAILED && file >= 0 && bytes >= LEAST_MAP && !(protection & PROT_EXEC) && !is_ours(__builtin_return_address(0)) &&
+    if (mapped != MAP_FAILED && file >= 0 && bytes >= LEAST_BYTES && !(protection & PROT_EXEC) && !is_ours(__builtin_return_address(0)) &&
         find_place(file, &place))
-        add_map((uint64_t)mapped, bytes, (uint64_t)at, (protection & PROT_WRITE) && (flags & MAP_SHARED), place.path);
+        add_map((uint64_t)mapped, bytes, (uint64_t)at, (protection & PROT_WRITE) && (flags & MAP_SHARED), &place);
     return mapped;
 }
 
