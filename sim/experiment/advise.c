@@ -154,7 +154,8 @@ static const char inputs_on_host[] = "inputs_on_host"; /* of blocks that are che
     "(cross_entropy(head(a), b, reduction=\"sum\") / rows).backward(); then x.backward(h.grad)"
 #define JAX_LOSS_IN_EIGHTHS                                                                                                                                    \
     "the last product and the loss of an eighth of the rows at a time: jax.lax.scan(jax.checkpoint(f), 0.0, (x.reshape(8, -1, x.shape[-1]), "                  \
-    "labels.reshape(8, -1))), f(total, (a, b)): (total + loss(a @ head, b).sum(), None)"
+    "labels.reshape(8, -1))), f(total, (a, b)): (total + loss(a @ head, b).sum(), None); where head is the table of embeddings, "                              \
+    "jnp.einsum(\"rd,vd->rv\", a, table) for a @ table.T, whose gradient would be turned round and be there twice"
 #define LOSS_OF_PAIRS                                                                                                                                          \
     "the loss of some rows of one side at a time against all of the other, and the other way round: A, B = a.detach().requires_grad_(), "                      \
     "b.detach().requires_grad_(); for p, l in zip(A.chunk(8), labels.chunk(8)): (cross_entropy(p @ B.T, l, reduction=\"sum\") / rows).backward(); likewise "   \

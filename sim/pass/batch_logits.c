@@ -1,6 +1,6 @@
 /* The loss over classes of a program that XLA compiled, some rows at a time: jax.lax.scan over parts of the rows, its body the last product and the loss under
  * jax.checkpoint. Of each array as large as the logits a part is there at a time, the product that makes them runs again for each part's gradients, and what a
- * gradient of the last weights adds up over parts is read and written for each. */
+ * gradient of the last weights adds up over parts is read and written for each, and is there from the first part's gradients on. */
 #include "models/layout/layout.h"
 #include "sim/pass/batch.h"
 
@@ -10,6 +10,7 @@ typedef struct {
     const EchSurvey *s;
     EchEdit e;
     GArray *logits; /* Logits */
+    GArray *sums;   /* Sum */
     GArray *loops;  /* EchId: LOOPs whose bodies are being written, the innermost last */
     bool *is_wide;  /* Per buffer: it is as large as logits, and there for a part at a time. */
     bool *is_again; /* Per op: it makes logits, and runs again. */
@@ -22,8 +23,19 @@ typedef struct {
 /* Logits of a loss, in elements. */
 typedef struct {
     uint64_t all, classes;
-    guint n_made; /* Kernels that make them of what is no such array. */
+    guint n_made;    /* Kernels that make them of what is no such array. */
+    EchId weights;   /* Those that they are made with, as the product has them. */
+    EchId gradients; /* The first product that reads such an array, once it was seen. */
 } Logits;
+
+/* What a gradient of the last weights adds up over parts. */
+typedef struct {
+    EchBytes bytes;
+    EchId product; /* The op that makes it. */
+    EchId begin;   /* That of the first of the parts' gradients: from there on it is there; ECH_NONE: where the gradient is, which is there as early. */
+    EchId end;     /* Where memory for the gradient is asked for; ECH_NONE: an optimizer makes something of it in the same kernel. */
+    EchId buffer;  /* Once it was asked for. */
+} Sum;
 
 static bool layout_of(const EchSurvey *s, EchId buffer, EchLayout *ret)
 {
@@ -67,8 +79,8 @@ static void find_wide(Writer *w)
     }
 }
 
-/* Bytes of the weights that a kernel makes logits with: of two that it reads, x elements for each row and for each class. 0: not told. */
-static EchBytes weights_of(const Writer *w, const EchOp *o, const Logits *logits)
+/* The weights that a kernel makes logits with: of two arrays that it reads, x elements for each row and for each class. ECH_NONE: not told. */
+static EchId weights_of(const Writer *w, const EchOp *o, const Logits *logits)
 {
     const EchSurvey *s = w->s;
     const uint64_t rows = logits->all / logits->classes;
@@ -76,13 +88,13 @@ static EchBytes weights_of(const Writer *w, const EchOp *o, const Logits *logits
         uint64_t weights = s->uses[u].access == ECH_READ ? elements_of(s, s->uses[u].buffer) : 0;
         for (uint32_t k = o->first_use; weights > 0 && weights % logits->classes == 0 && k < o->first_use + o->n_uses; k++)
             if (k != u && s->uses[k].access == ECH_READ && elements_of(s, s->uses[k].buffer) == weights / logits->classes * rows)
-                return s->buffers[s->uses[u].buffer].bytes;
+                return s->uses[u].buffer;
     }
-    return 0;
+    return ECH_NONE;
 }
 
-/* What kernel @op, which multiplies, does with logits. @weights: per Logits, bytes of its weights as a product has them. */
-static void look_at(Writer *w, EchId op, EchBytes *weights)
+/* What kernel @op, which multiplies, does with logits. */
+static void look_at(Writer *w, EchId op)
 {
     const EchSurvey *s = w->s;
     const EchOp *o = &s->ops[op];
@@ -95,51 +107,82 @@ static void look_at(Writer *w, EchId op, EchBytes *weights)
     if (makes && !reads) {
         makes->n_made++;
         w->is_again[op] = true;
-        EchBytes *of = &weights[makes - (Logits *)(void *)w->logits->data];
-        *of = MAX(*of, weights_of(w, o, makes));
+        EchId weights = weights_of(w, o, makes);
+        if (weights != ECH_NONE && (makes->weights == ECH_NONE || s->buffers[weights].bytes > s->buffers[makes->weights].bytes))
+            makes->weights = weights;
     }
-    if (!reads || weights[reads - (Logits *)(void *)w->logits->data] == 0)
+    if (!reads || reads->weights == ECH_NONE)
         return;
-    uint64_t wanted = 0; /* elements of the weights' gradient */
+    reads->gradients = reads->gradients == ECH_NONE ? op : reads->gradients;
+    unsigned wanted = 0; /* arrays of the weights' gradient */
+    EchId gradient = ECH_NONE;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
-        if (s->uses[u].access == ECH_WRITE && elements_of(s, s->uses[u].buffer) % reads->classes == 0)
-            wanted += elements_of(s, s->uses[u].buffer) > 0 && !w->is_wide[ech_survey_used(s, u)];
-    if (wanted > 1) /* with what an optimizer makes of it in the same kernel */
-        w->sum[op] = weights[reads - (Logits *)(void *)w->logits->data];
+        if (s->uses[u].access == ECH_WRITE && elements_of(s, s->uses[u].buffer) == elements_of(s, reads->weights)) {
+            gradient = ech_survey_used(s, u);
+            wanted++;
+        }
+    if (wanted == 0)
+        return;
+    Sum sum = {.bytes = s->buffers[reads->weights].bytes,
+               .product = op,
+               .begin = s->region[reads->gradients] == s->region[op] ? reads->gradients : op,
+               .end = ECH_NONE};
+    if (wanted == 1) {
+        for (EchId i = sum.begin + 1; i < op; i++)
+            sum.end = s->ops[i].kind == ECH_OP_ALLOC && s->ops[i].target == gradient && s->region[i] == s->region[op] ? i : sum.end;
+        sum.begin = sum.end == ECH_NONE ? ECH_NONE : sum.begin;
+    }
+    g_array_append_val(w->sums, sum);
 }
 
 static void find_products(Writer *w)
 {
-    g_autofree EchBytes *weights = g_new0(EchBytes, w->logits->len + 1);
     for (EchId i = 0; i < w->s->n; i++)
         if (w->s->ops[i].kind == ECH_OP_KERNEL && ech_survey_has_products(w->s, i))
-            look_at(w, i, weights);
+            look_at(w, i);
+}
+
+static void begin_sum(Writer *w, Sum *sum)
+{
+    const EchOp *o = &w->s->ops[sum->product];
+    EchBuffer buffer = ech_buffer_init();
+    buffer.name = ech_edit_text(&w->e, o->name);
+    buffer.stack = ech_edit_text(&w->e, o->stack);
+    buffer.memory = w->s->hbm;
+    buffer.role = ECH_ROLE_TEMPORARY;
+    buffer.bytes = sum->bytes;
+    buffer.loop = w->loops->len > 0 ? w->e.map[g_array_index(w->loops, EchId, w->loops->len - 1)] : ECH_NONE;
+    sum->buffer = ech_trace_builder_buffer(w->e.builder, buffer);
+    (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, sum->buffer);
+    w->summed = ech_bytes_add(w->summed, buffer.bytes);
+}
+
+/* Each part's gradient of the weights is added to what there is. */
+static void add_up(Writer *w, const Sum *sum)
+{
+    EchOp *made = ech_trace_builder_peek_op(w->e.builder, w->e.map[sum->product]);
+    EchBytes moved = ech_bytes_mul(sum->bytes, 2 * (w->parts - 1));
+    if (made->estimate != ECH_TIME_NONE)
+        made->estimate = ech_time_add(made->estimate, ech_survey_hbm_time(w->s, moved));
 }
 
 static void put(Writer *w, EchId op)
 {
-    const EchSurvey *s = w->s;
-    const EchOp *o = &s->ops[op];
-    EchId sum = ECH_NONE;
-    if (w->sum[op] > 0) {
-        EchBuffer buffer = ech_buffer_init();
-        buffer.name = ech_edit_text(&w->e, o->name);
-        buffer.stack = ech_edit_text(&w->e, o->stack);
-        buffer.memory = s->hbm;
-        buffer.role = ECH_ROLE_TEMPORARY;
-        buffer.bytes = w->sum[op];
-        buffer.loop = w->loops->len > 0 ? w->e.map[g_array_index(w->loops, EchId, w->loops->len - 1)] : ECH_NONE;
-        sum = ech_trace_builder_buffer(w->e.builder, buffer);
-        (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, sum);
-        w->summed = ech_bytes_add(w->summed, buffer.bytes);
+    const EchOp *o = &w->s->ops[op];
+    for (guint i = 0; i < w->sums->len; i++) {
+        Sum *sum = &g_array_index(w->sums, Sum, i);
+        if (sum->begin == op)
+            begin_sum(w, sum);
+        if (sum->end == op)
+            (void)ech_edit_memory(&w->e, ECH_OP_FREE, sum->buffer);
     }
     ech_edit_keep(&w->e, op);
-    if (sum != ECH_NONE) {
-        EchBytes moved = ech_bytes_mul(w->sum[op], w->parts - 1);
-        EchOp *made = ech_trace_builder_peek_op(w->e.builder, w->e.map[op]);
-        if (made->estimate != ECH_TIME_NONE)
-            made->estimate = ech_time_add(made->estimate, ech_survey_hbm_time(s, ech_bytes_mul(moved, 2)));
-        (void)ech_edit_memory(&w->e, ECH_OP_FREE, sum);
+    for (guint i = 0; i < w->sums->len; i++) {
+        const Sum *sum = &g_array_index(w->sums, Sum, i);
+        if (sum->product == op)
+            add_up(w, sum);
+        if (sum->product == op && sum->begin != ECH_NONE && sum->end == ECH_NONE)
+            (void)ech_edit_memory(&w->e, ECH_OP_FREE, sum->buffer);
     }
     if (w->is_again[op])
         ech_edit_keep(&w->e, op);
@@ -178,7 +221,7 @@ static void read_logits(const char *text, GArray *logits)
     g_auto(GStrv) each = g_strsplit(text, ",", -1);
     for (char **one = each; *one; one++) {
         char *end;
-        Logits l = {.all = g_ascii_strtoull(*one, &end, 10)};
+        Logits l = {.all = g_ascii_strtoull(*one, &end, 10), .weights = ECH_NONE, .gradients = ECH_NONE};
         l.classes = *end == '/' ? g_ascii_strtoull(end + 1, NULL, 10) : 0;
         if (l.classes > 0 && l.all > 0)
             g_array_append_val(logits, l);
@@ -188,10 +231,10 @@ static void read_logits(const char *text, GArray *logits)
 EchTrace *ech_batch_logits_in_parts(const EchSurvey *survey, const char *logits, uint64_t parts, EchDiag *diag, GError **error)
 {
     const EchSurvey *s = survey;
-    g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(Logits)), loops = g_array_new(FALSE, FALSE, sizeof(EchId));
+    g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(Logits)), loops = g_array_new(FALSE, FALSE, sizeof(EchId)),
+                      sums = g_array_new(FALSE, FALSE, sizeof(Sum));
     g_autofree bool *is_wide = g_new0(bool, s->n_buffers + 1), *is_again = g_new0(bool, s->n + 1);
-    g_autofree EchBytes *sum = g_new0(EchBytes, s->n + 1);
-    Writer w = {.s = s, .logits = all, .loops = loops, .is_wide = is_wide, .is_again = is_again, .sum = sum, .parts = parts};
+    Writer w = {.s = s, .logits = all, .sums = sums, .loops = loops, .is_wide = is_wide, .is_again = is_again, .parts = parts};
     read_logits(logits, all);
     find_wide(&w);
     if (w.n_wide == 0)

@@ -435,7 +435,10 @@ uint32_t ech_program_handed_on(const EchProgram *p, EchId fusion)
     const EchInstruction *i = &p->instructions[fusion];
     if (i->opcode != ECH_HLO_FUSION || i->n_called == 0)
         return UINT32_MAX;
-    const EchInstruction *root = &p->instructions[ech_program_look_through(p, p->computations[ech_program_called(p, i, 0)].root)];
+    EchId from = ech_program_look_through(p, p->computations[ech_program_called(p, i, 0)].root);
+    for (uint32_t handed; (handed = ech_program_handed_on(p, from)) != UINT32_MAX;)
+        from = ech_program_look_through(p, ech_program_operand(p, &p->instructions[from], handed));
+    const EchInstruction *root = &p->instructions[from];
     if (root->opcode == ECH_HLO_COPY && root->n_operands == 1)
         root = &p->instructions[ech_program_look_through(p, ech_program_operand(p, root, 0))];
     return root->opcode == ECH_HLO_PARAMETER && root->number >= 0 && (uint64_t)root->number < i->n_operands ? (uint32_t)root->number : UINT32_MAX;

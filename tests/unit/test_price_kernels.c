@@ -992,6 +992,28 @@ START_TEST(other_tiles_cost)
 }
 END_TEST
 
+/* Weights that a product reads in other tiles, the copy of them two fusions deep: read all the same. */
+START_TEST(other_tiles_deep)
+{
+    g_autoptr(EchProgram) program =
+        ech_test_program("HloModule deep, is_scheduled=true\n\n"
+                         "%tiles (q: bf16[4096,1024]) -> bf16[4096,1024] {\n  %q = bf16[4096,1024]{1,0:T(16,128)(2,1)} parameter(0)\n"
+                         "  ROOT %c = bf16[4096,1024]{1,0:T(8,128)(2,1)} copy(%q)\n}\n\n"
+                         "%turned (r: bf16[4096,1024]) -> bf16[4096,1024,1] {\n  %r = bf16[4096,1024]{1,0:T(16,128)(2,1)} parameter(0)\n"
+                         "  %t = bf16[4096,1024]{1,0:T(8,128)(2,1)} fusion(%r), kind=kLoop, output_to_operand_aliasing={{}: (0, {})}, calls=%tiles\n"
+                         "  ROOT %b = bf16[4096,1024,1]{1,0,2:T(8,128)(2,1)} bitcast(%t)\n}\n\n"
+                         "%product (w: bf16[4096,1024], x: bf16[8,512,1024]) -> bf16[8,512,4096] {\n  %w = bf16[4096,1024]{1,0:T(16,128)(2,1)} parameter(0)\n"
+                         "  %x = bf16[8,512,1024]{2,1,0:T(8,128)(2,1)} parameter(1)\n"
+                         "  %u = bf16[4096,1024,1]{1,0,2:T(8,128)(2,1)} fusion(%w), kind=kLoop, calls=%turned\n"
+                         "  ROOT %y = bf16[8,512,4096]{2,1,0:T(8,128)(2,1)} convolution(%x, %u), window={size=1}, dim_labels=0bf_oi0->0bf\n}\n\n"
+                         "ENTRY %main (a: bf16[4096,1024], n: bf16[8,512,1024]) -> bf16[8,512,4096] {\n"
+                         "  %a = bf16[4096,1024]{1,0:T(16,128)(2,1)} parameter(0)\n  %n = bf16[8,512,1024]{2,1,0:T(8,128)(2,1)} parameter(1)\n"
+                         "  ROOT %made = bf16[8,512,4096]{2,1,0:T(8,128)(2,1)} fusion(%a, %n), kind=kOutput, calls=%product\n}\n",
+                         "tpu7x");
+    ck_assert_uint_eq(ech_program_operand_bytes(program, ech_test_instruction(program, "made"), 0), UINT64_C(4096) * 1024 * 2);
+}
+END_TEST
+
 /* A ragged product of 512 rows, 512 deep, 512 columns in four groups, as libtpu 0.0.52 writes it for v5e: 4 blocks of rows by 4 groups. */
 /* A row's one element, taken by a mask that the kernel makes: next to nothing is read, and what is walked is the mask. */
 static const char one_hot[] =
@@ -1423,6 +1445,7 @@ int main(void)
     tcase_add_test(tests, products_of_products_cost);
     tcase_add_test(tests, unlaid_pools_cost);
     tcase_add_test(tests, other_tiles_cost);
+    tcase_add_test(tests, other_tiles_deep);
     tcase_add_loop_test(tests, gradients_cost, 0, 5);
     tcase_add_loop_test(tests, filters_cost, 0, 6);
     tcase_add_loop_test(tests, transforms_cost, 0, 3);
