@@ -162,7 +162,7 @@ typedef struct {
     EchId *last_within;  /**< and the last. */
     GArray *arrays;      /**< EchRematArray */
     uint32_t *array_of;  /**< Per buffer, sources too; UINT32_MAX: none. */
-    EchId *slice_of;     /**< Per buffer that is a copy of an iteration's slice of a stack: the stack; ECH_NONE. */
+    EchId *slice_of;     /**< Per buffer that is a copy of an iteration's slice of a stack, or of such a copy: the stack; ECH_NONE. */
     bool *is_gathered;   /**< Per buffer: what fully_shard (FSDP) gathered a weight in, of a unit of modules, once; */
     EchId *gathered;     /**< and what it gathered the same in the next time, or ECH_NONE. */
     GArray *along;       /**< EchRematAlong, by site. */
@@ -278,6 +278,8 @@ void ech_remat_late_users(const EchRemat *remat, const EchRematArray *array, GAr
 /** Of a kernel that does nothing but copy, where it copies @buffer to, or, @back, what it copies there; ECH_NONE. Of several copies in one kernel they are told
  * by their order. */
 EchId ech_remat_copied(const EchSurvey *survey, EchId op, EchId buffer, bool back);
+/** Appends the buffers (EchId) that what stands for chosen @array would only be copied to. */
+void ech_remat_copies(const EchRemat *remat, const EchRematArray *array, GArray *ret_copies);
 /** The buffer that op @op would only copy what stands for chosen @array to, so that it is left out; ECH_NONE. */
 EchId ech_remat_left_out(const EchRemat *remat, const EchRematArray *array, EchId op);
 /** What the device holds before each op by the plan: @ret_live[survey->n + 1]. Returns the most. */

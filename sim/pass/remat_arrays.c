@@ -255,31 +255,44 @@ static void find_arrays(EchRemat *r)
     ech_remat_keep_arrays(r, kept);
 }
 
-/* The buffer that @op, in the loop that takes slices of stack @a, copies its slice to: as it is, all of it, for kernels of that iteration to read. */
-static EchId copy_of_slice(const EchRemat *r, const EchRematArray *a, EchId op)
+/* The buffer that @op, in the loop that takes slices of stack @a, copies its slice in @from to, the stack or such a copy: as it is, all of it, for kernels of
+ * that iteration to read. */
+static EchId copy_of_slice(const EchRemat *r, const EchRematArray *a, EchId from, EchId op)
 {
     const EchSurvey *s = r->s;
     const EchOp *o = &s->ops[op];
-    EchId to = s->region[op] == a->used_in ? ech_remat_copied(s, op, a->buffer, false) : ECH_NONE;
+    EchId to = s->region[op] == a->used_in ? ech_remat_copied(s, op, from, false) : ECH_NONE;
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++)
-        if (s->uses[u].buffer == a->buffer && s->uses[u].bytes != a->slice)
+        if (s->uses[u].buffer == from && s->uses[u].bytes != a->slice)
             return ECH_NONE;
-    bool own = to != ECH_NONE && s->buffers[to].bytes == a->slice && s->buffers[to].loop == a->used_in &&
+    bool own = to != ECH_NONE && r->slice_of[to] == ECH_NONE && s->buffers[to].bytes == a->slice && s->buffers[to].loop == a->used_in &&
                r->writers.first[to + 1] == r->writers.first[to] + 1 && r->alloc[to] != ECH_NONE && r->free[to] != ECH_NONE && r->free[to] > op &&
                s->region[r->alloc[to]] == a->used_in && r->first_within[to] == ECH_NONE;
-    for (uint32_t u = own ? r->users.first[to] : 0; own && u < r->users.first[to + 1]; u++)
-        own = (s->ops[r->users.op[u]].kind == ECH_OP_KERNEL || r->users.op[u] == op) && r->users.op[u] >= op && r->users.op[u] < s->end[a->used_in];
+    for (uint32_t u = own ? r->users.first[to] : 0; own && u < r->users.first[to + 1]; u++) {
+        EchId user = r->users.op[u];
+        own = (s->ops[user].kind == ECH_OP_KERNEL || user == op) && user >= op && user < s->end[a->used_in];
+        own &= from == a->buffer || s->region[user] == a->used_in; /* a loop below reads what one kernel made before it */
+    }
     return own ? to : ECH_NONE;
 }
 
+/* Copies of slices, and copies of these: compilers turn a slice round once more for a kernel that likes another layout. */
 static void find_copies(EchRemat *r)
 {
+    g_autoptr(GArray) from = g_array_new(FALSE, FALSE, sizeof(EchId));
     for (guint k = 0; k < r->arrays->len; k++) {
         const EchRematArray *a = ech_remat_array(r, k);
-        for (uint32_t u = r->users.first[a->buffer]; a->made_in != ECH_NONE && u < r->users.first[a->buffer + 1]; u++) {
-            EchId copy = copy_of_slice(r, a, r->users.op[u]);
-            if (copy != ECH_NONE)
+        g_array_set_size(from, 0);
+        g_array_append_val(from, a->buffer);
+        for (guint i = 0; a->made_in != ECH_NONE && i < from->len; i++) {
+            EchId buffer = g_array_index(from, EchId, i);
+            for (uint32_t u = r->users.first[buffer]; u < r->users.first[buffer + 1]; u++) {
+                EchId copy = copy_of_slice(r, a, buffer, r->users.op[u]);
+                if (copy == ECH_NONE)
+                    continue;
                 r->slice_of[copy] = a->buffer;
+                g_array_append_val(from, copy);
+            }
         }
     }
 }
@@ -287,25 +300,45 @@ static void find_copies(EchRemat *r)
 EchId ech_remat_left_out(const EchRemat *remat, const EchRematArray *array, EchId op)
 {
     const EchSurvey *s = remat->s;
-    bool made = array->made_in != ECH_NONE && ech_remat_input(remat, array->stand)->kind == ECH_REMAT_VALUE;
-    for (uint32_t u = s->ops[op].first_use; made && u < s->ops[op].first_use + s->ops[op].n_uses; u++)
-        if (s->uses[u].access == ECH_WRITE && remat->slice_of[s->uses[u].buffer] == array->buffer && !remat->wanted[s->uses[u].buffer])
-            return s->uses[u].buffer;
-    return ECH_NONE;
+    EchId copy = ECH_NONE;
+    if (array->made_in == ECH_NONE || ech_remat_input(remat, array->stand)->kind != ECH_REMAT_VALUE)
+        return ECH_NONE;
+    for (uint32_t u = s->ops[op].first_use; u < s->ops[op].first_use + s->ops[op].n_uses; u++) {
+        EchId buffer = s->uses[u].buffer;
+        if (remat->slice_of[buffer] != array->buffer)
+            continue;
+        if (remat->wanted[buffer])
+            return ECH_NONE;
+        copy = s->uses[u].access == ECH_WRITE && copy == ECH_NONE ? buffer : copy;
+    }
+    return copy;
+}
+
+void ech_remat_copies(const EchRemat *remat, const EchRematArray *array, GArray *ret_copies)
+{
+    const EchUsers *users = &remat->users;
+    EchId from = array->buffer;
+    for (guint i = 0; i <= ret_copies->len; i++) {
+        for (uint32_t u = users->first[from]; u < users->first[from + 1]; u++) {
+            EchId copy = users->op[u] >= array->back ? ech_remat_left_out(remat, array, users->op[u]) : ECH_NONE;
+            if (copy != ECH_NONE && copy != from)
+                g_array_append_val(ret_copies, copy);
+        }
+        from = i < ret_copies->len ? g_array_index(ret_copies, EchId, i) : from;
+    }
 }
 
 void ech_remat_late_users(const EchRemat *remat, const EchRematArray *array, GArray *ret_users)
 {
     const EchUsers *users = &remat->users;
-    for (uint32_t u = users->first[array->buffer]; u < users->first[array->buffer + 1]; u++) {
-        EchId op = users->op[u];
-        EchId copy = op >= array->back ? ech_remat_left_out(remat, array, op) : ECH_NONE;
-        EchRematUser user = {op, array->buffer};
-        if (op >= array->back && copy == ECH_NONE)
-            g_array_append_val(ret_users, user);
-        for (uint32_t v = copy != ECH_NONE ? users->first[copy] : 0; copy != ECH_NONE && v < users->first[copy + 1]; v++) {
-            user = (EchRematUser){users->op[v], copy};
-            if (user.op != op)
+    g_autoptr(GArray) names = g_array_new(FALSE, FALSE, sizeof(EchId));
+    ech_remat_copies(remat, array, names);
+    g_array_prepend_val(names, array->buffer);
+    for (guint i = 0; i < names->len; i++) {
+        EchRematUser user = {.buffer = g_array_index(names, EchId, i)};
+        for (uint32_t u = users->first[user.buffer]; u < users->first[user.buffer + 1]; u++) {
+            user.op = users->op[u];
+            if (user.op >= array->back && ech_remat_left_out(remat, array, user.op) == ECH_NONE)
                 g_array_append_val(ret_users, user);
         }
     }

@@ -53,11 +53,10 @@ static void extend(EchRemat *r, const EchRematInput *input, uint32_t reader, Ech
 static EchId used_until(const EchRemat *r, const EchRematArray *a)
 {
     EchId until = a->until;
-    for (uint32_t u = r->users.first[a->buffer]; u < r->users.first[a->buffer + 1]; u++) {
-        EchId copy = ech_remat_left_out(r, a, r->users.op[u]);
-        if (copy != ECH_NONE)
-            until = MAX(until, r->free[copy]);
-    }
+    g_autoptr(GArray) copies = g_array_new(FALSE, FALSE, sizeof(EchId));
+    ech_remat_copies(r, a, copies);
+    for (guint i = 0; i < copies->len; i++)
+        until = MAX(until, r->free[g_array_index(copies, EchId, i)]);
     return until;
 }
 

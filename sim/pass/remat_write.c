@@ -730,7 +730,7 @@ static void stack_carry(Writer *w, const EchRematCarry *carry)
 /* Whether @use of op @op is of a copy of a slice that is made again in its place. */
 static bool is_left_out(const Writer *w, EchId op, const EchUse *use)
 {
-    EchId stack = use->access == ECH_WRITE ? w->r->slice_of[use->buffer] : use->buffer;
+    EchId stack = w->r->slice_of[use->buffer] != ECH_NONE || use->access == ECH_WRITE ? w->r->slice_of[use->buffer] : use->buffer;
     const EchRematArray *a = stack != ECH_NONE ? chosen_array(w, stack) : NULL;
     return a != NULL && ech_remat_left_out(w->r, a, op) != ECH_NONE;
 }
