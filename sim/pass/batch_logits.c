@@ -67,6 +67,17 @@ static Logits *logits_of(const Writer *w, EchId buffer)
     return NULL;
 }
 
+/* What is known of the loss whose arrays these are: of all rows, where some of its arrays have some of them. */
+static Logits *loss_of(const Writer *w, Logits *logits)
+{
+    Logits *loss = logits;
+    for (guint i = 0; logits && i < w->logits->len; i++) {
+        Logits *l = &g_array_index(w->logits, Logits, i);
+        loss = l->classes == logits->classes && l->all > loss->all ? l : loss;
+    }
+    return loss;
+}
+
 static void find_wide(Writer *w)
 {
     const EchSurvey *s = w->s;
@@ -102,7 +113,7 @@ static void look_at(Writer *w, EchId op)
     for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
         EchId a = ech_survey_used(s, u);
         if (w->is_wide[a])
-            *(s->uses[u].access == ECH_READ ? &reads : &makes) = logits_of(w, a);
+            *(s->uses[u].access == ECH_READ ? &reads : &makes) = loss_of(w, logits_of(w, a));
     }
     if (makes && !reads) {
         makes->n_made++;
@@ -244,7 +255,7 @@ EchTrace *ech_batch_logits_in_parts(const EchSurvey *survey, const char *logits,
         const EchOp *o = &s->ops[i];
         for (uint32_t u = o->first_use; is_again[i] && u < o->first_use + o->n_uses; u++)
             if (s->uses[u].access == ECH_WRITE && is_wide[ech_survey_used(s, u)])
-                is_again[i] = logits_of(&w, ech_survey_used(s, u))->n_made == 1;
+                is_again[i] = loss_of(&w, logits_of(&w, ech_survey_used(s, u)))->n_made == 1;
     }
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(s->t));
     ech_edit_init(&w.e, s, builder);

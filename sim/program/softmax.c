@@ -55,6 +55,27 @@ static GHashTable *given_of(const EchProgram *p)
     return all;
 }
 
+/* Elements of arrays that most rows are taken of, "logits[:, :-1]" before a loss say, to those of what is taken: uint64_t each. Rows stay whole. */
+static GHashTable *cut_rows(const EchProgram *p, GHashTable *given)
+{
+    GHashTable *all = g_hash_table_new_full(ech_hash_int64, g_int64_equal, g_free, g_free);
+    for (EchId i = 0; i < p->n_instructions; i++) {
+        const EchInstruction *at = &p->instructions[i];
+        if (at->opcode != ECH_HLO_SLICE || at->n_operands != 1)
+            continue;
+        EchId operand = p->instructions[ech_program_operand(p, at, 0)].shape;
+        uint64_t of = p->shapes[operand].count, taken = p->shapes[at->shape].count;
+        const EchLayout *from = ech_program_layout(p, operand), *to = ech_program_layout(p, at->shape);
+        const Given *by = of > taken && taken > of / 2 ? g_hash_table_lookup(given, &taken) : NULL;
+        bool whole = false;
+        for (unsigned d = 0; by && from && to && d < MIN(from->rank, to->rank); d++)
+            whole |= from->dims[d] == to->dims[d] && ((uint64_t)to->dims[d] == by->row || (uint64_t)to->dims[d] == by->last);
+        if (whole)
+            g_hash_table_insert(all, g_memdup2(&of, sizeof of), g_memdup2(&taken, sizeof taken));
+    }
+    return all;
+}
+
 /* Elements of a row of the result of a product without batch dimensions: one of its sides, that its maxima are of, or where those are found in parts (GPUs) its
  * exponentials' last dimension; else 0. */
 static uint64_t classes_of(const EchProgram *p, const EchInstruction *product, uint64_t count, const Given *given)
@@ -74,7 +95,7 @@ static uint64_t classes_of(const EchProgram *p, const EchInstruction *product, u
 GArray *ech_program_softmaxes(const EchProgram *program)
 {
     GArray *found = g_array_new(FALSE, FALSE, sizeof(EchSoftmax));
-    g_autoptr(GHashTable) all = given_of(program);
+    g_autoptr(GHashTable) all = given_of(program), cut = cut_rows(program, all);
     for (EchId i = 0; i < program->n_instructions; i++) {
         const EchInstruction *at = &program->instructions[i];
         EchDtype dtype;
@@ -85,15 +106,20 @@ GArray *ech_program_softmaxes(const EchProgram *program)
         for (uint32_t k = 0; k < 2; k++)
             larger &= count / 2 >= program->shapes[program->instructions[ech_program_operand(program, at, k)].shape].count;
         const Given *given = larger ? g_hash_table_lookup(all, &count) : NULL;
+        const uint64_t *taken = larger && (!given || !given->exponentials) ? g_hash_table_lookup(cut, &count) : NULL;
+        given = taken ? g_hash_table_lookup(all, taken) : given;
         if (!given || !given->exponentials || !given->sums)
             continue;
         EchProduct product = ech_program_product(program, i, 0, &dtype);
         EchSoftmax softmax = {.elements = count};
         if (product == ECH_PRODUCT_RESULT && given->maxima)
             softmax.classes = classes_of(program, at, count, given);
-        if (product == ECH_PRODUCT_BATCH || softmax.classes > 0) {
+        if ((product == ECH_PRODUCT_BATCH && !taken) || softmax.classes > 0) {
+            EchSoftmax rows = {.elements = taken ? *taken : 0, .classes = softmax.classes};
             g_array_append_val(found, softmax);
-            g_hash_table_remove(all, &count); /* once is enough */
+            if (taken)
+                g_array_append_val(found, rows);
+            g_hash_table_remove(all, taken ? taken : &count); /* once is enough */
         }
     }
     return found;

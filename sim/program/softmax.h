@@ -4,7 +4,8 @@
 #pragma once
 #include "sim/program/program.h"
 
-/** Arrays of one number of elements, results of a product, at least twice as large as either side of it. */
+/** Arrays of one number of elements, results of a product, at least twice as large as either side of it; or most rows of such logits, a slice of them that the
+ * loss is of, which follow those. */
 typedef struct {
     uint64_t elements;
     uint64_t classes; /**< Elements of a row of logits; 0: scores, of a product in batches. */

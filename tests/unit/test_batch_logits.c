@@ -106,6 +106,36 @@ START_TEST(logits)
 }
 END_TEST
 
+/* A loss of most rows, as "logits[:, :-1]" has it: all of them, and those, are there for a part at a time; the product's own are made again. */
+START_TEST(most_rows)
+{
+    static const char product[] = PRODUCT("l", LOGITS, "x", "w", BY_ROWS);
+    g_auto(GStrv) parts = g_strsplit(text, product, 2);
+    ck_assert_uint_eq(g_strv_length(parts), 2);
+    g_autofree char *hlo = g_strconcat(parts[0],
+                                       "  z = bf16[9216,512]{1,0} parameter(2)\n" PRODUCT("all", "bf16[9216,65536]{1,0}", "z", "w",
+                                                                                          BY_ROWS) "  l = " LOGITS " slice(all), slice={[0:8192], [0:65536]}\n",
+                                       parts[1], NULL);
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", NULL);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) before = lowered(hlo, device, diag);
+    ck_assert_str_eq(ech_trace_get_property(before, ECH_TRACE_LOGITS), "603979776/65536,536870912/65536");
+    g_autoptr(EchTrace) after = ech_test_pass(before, device, diag, (const char *const[]){"batch:what=loss,parts=4", NULL});
+    ck_assert(after != before);
+    size_t made = 0;
+    EchBytes summed = 0, largest = 0;
+    for (size_t b = 0; b < ech_trace_n_buffers(after); b++) {
+        summed += b >= ech_trace_n_buffers(before) ? ech_trace_buffers(after)[b].bytes : 0;
+        largest = MAX(largest, ech_trace_buffers(after)[b].bytes);
+    }
+    for (size_t i = 0; i < ech_trace_n_ops(after); i++)
+        made += ech_trace_ops(after)[i].kind == ECH_OP_KERNEL && strcmp(ech_trace_string(after, ech_trace_ops(after)[i].name), "all") == 0;
+    ck_assert_uint_eq(largest, UINT64_C(9216) * 65536 * 2 / PARTS);
+    ck_assert_uint_eq(made, 2);
+    ck_assert_uint_eq(summed, 64 * MB);
+}
+END_TEST
+
 START_TEST(advised)
 {
     GError *error = NULL;
@@ -130,6 +160,7 @@ int main(void)
     Suite *suite = suite_create("batch_logits");
     TCase *tc = tcase_create("logits");
     tcase_add_loop_test(tc, logits, 0, G_N_ELEMENTS(programs));
+    tcase_add_test(tc, most_rows);
     tcase_add_test(tc, advised);
     suite_add_tcase(suite, tc);
     return ech_test_main(suite);
