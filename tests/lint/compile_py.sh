@@ -28,7 +28,10 @@ expect "invalid choice: 'v9'" step.py --chip v9 -o "$work/o"
 
 python3 - <<'PY' || failed=1
 import os
+import shutil
 import sys
+import tempfile
+import time
 sys.path.insert(0, "traces/capture")
 import compile as capture
 
@@ -45,6 +48,26 @@ os.environ["XLA_FLAGS"] = "--xla_dump_to=theirs --xla_dump_hlo_module_re=step --
 capture.have_dumped("ours", "--xla_gpu_autotune_level=0")
 assert [[f for f in os.environ["XLA_FLAGS"].split() if f.startswith(name)][-1] for name in ("--xla_dump_to", "--xla_dump_hlo_module_re", "--xla_gpu")] == [
     "--xla_dump_to=ours", "--xla_dump_hlo_module_re=.", "--xla_gpu_autotune_level=2"], os.environ["XLA_FLAGS"]
+dump = tempfile.mkdtemp()
+stem = os.path.join(dump, "module_0001.jit_f.tpu_comp.")
+end = "after_optimizations-buffer-assignment.txt"
+
+
+def slow():
+    """A compiler that opens its assignment, writes its options, and takes longer over the assignment than it has to refuse what it wrote."""
+    with open(os.path.join(dump, "module"), "w") as name, open(stem + end, "w") as assignment:
+        name.write("jit_f")
+        name.flush()
+        open(stem + "debug_options", "w").close()
+        time.sleep(2.5)
+        assignment.write("allocation 0")
+    time.sleep(60)
+
+
+begun = time.monotonic()
+assert capture.watched(dump, slow) == ({}, None) and time.monotonic() - begun < 30
+assert os.path.getsize(stem + end) == len("allocation 0"), "ended before its assignment was written"
+shutil.rmtree(dump)
 assert capture.parse_mesh("data=2,model=4") == {"data": 2, "model": 4}
 assert capture.choose_slice("v5e", 5, None) == "2x4" and capture.choose_slice("v4", 2, None) == "2x2x1"
 assert [capture.number(t) for t in ("3", "0.5", "true", "bf16")] == [3, 0.5, True, "bf16"]

@@ -430,14 +430,14 @@ def run_compiler(parser, args, slice_, axes, keywords, options, dump):
 
 
 def written(dump):
-    """True when all is there that the compiler writes before it generates code; a module's options are the last of it."""
+    """Bytes of the buffer assignment once all is there that the compiler writes before it generates code, a module's options the last of it; until then 0."""
     try:
         with open(os.path.join(dump, "module"), encoding="utf-8") as name:
             stem = os.path.join(glob.escape(dump), f"module_*.{glob.escape(name.read())}.*")
     except OSError:
-        return False
+        return 0
     end = "after_optimizations-buffer-assignment.txt"
-    return any(os.path.exists(path[:-len(end)] + "debug_options") for path in glob.glob(stem + end))
+    return max((os.path.getsize(path) for path in glob.glob(stem + end) if os.path.exists(path[:-len(end)] + "debug_options")), default=0)
 
 
 def watched(dump, work):
@@ -450,11 +450,12 @@ def watched(dump, work):
             out.write(failure or "")
         sys.stdout.flush()
         os._exit(0)
-    status, left = None, 20  # tenths of a second: time to refuse what it has written, since that comes next
+    status, left, size = None, 20, 0  # tenths of a second: time to refuse what it has written, since that comes next; a large assignment takes its time
     try:
         while status is None and left > 0:
             time.sleep(0.1)
-            left -= written(dump)
+            before, size = size, written(dump)
+            left = left - 1 if 0 < size == before else 20
             ended, how = os.waitpid(child, os.WNOHANG)
             status = how if ended else None
     finally:
