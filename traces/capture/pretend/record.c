@@ -324,9 +324,10 @@ static void write_timed(const char *word, const char *place, const char *rest)
     if (__atomic_load_n(&names_threads, __ATOMIC_RELAXED))
         tell_thread(word);
     put_format("%s %" PRIu64 "%s %s\n", word, at, place, rest);
-    worked |= !is_range(word) && strcmp(word, "sync") != 0;
-    if (!is_range(word) && strcmp(word, "file") != 0)
+    if (!is_range(word) && strcmp(word, "sync") != 0 && strcmp(word, "file") != 0) {
+        worked = true;
         __atomic_store_n(&asker, pthread_self(), __ATOMIC_RELAXED);
+    }
     if (worked && at - flushed > FLUSH_AFTER) {
         flush_text();
         flushed = at;
