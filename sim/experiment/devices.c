@@ -5,8 +5,6 @@
 #include "sim/report/ranks.h"
 #include "sim/trace/select.h"
 
-#include <string.h>
-
 uint32_t *ech_experiment_devices(EchExperiment *experiment, const EchCase *c, size_t *ret_n)
 {
     *ret_n = 0;
@@ -16,8 +14,7 @@ uint32_t *ech_experiment_devices(EchExperiment *experiment, const EchCase *c, si
     if (g_strcmp0(ech_yaml_text(replay, "engine"), "simgrid") == 0) /* replays one trace */
         return NULL;
     const EchImport *import = ech_experiment_import_case(experiment, c, NULL);
-    bool together = import && import->trace && !import->program && strcmp(ech_trace_format(import->trace), "pretend") == 0;
-    g_autofree uint32_t *devices = together ? ech_trace_devices(import->trace, ret_n) : NULL;
+    g_autofree uint32_t *devices = import && import->trace && !import->program ? ech_trace_devices(import->trace, ret_n) : NULL;
     if (*ret_n > 1 && *ret_n <= ECH_MAX_RANKS)
         return g_steal_pointer(&devices);
     *ret_n = 0;

@@ -1190,14 +1190,18 @@ static bool ranks_are_one_each(const GPtrArray *results, GError **error)
     return true;
 }
 
-static bool size_groups(const GPtrArray *results, EchReplayRank *ranks, GError **error)
+static bool join_meetings(const GPtrArray *results, EchReplayRank *ranks, GError **error)
 {
     EchTrace *traces[ECH_MAX_RANKS];
     for (guint i = 0; i < results->len; i++)
         traces[i] = ((EchResult *)results->pdata[i])->trace;
-    bool ok = results->len < 2 || ech_meets_size_groups(traces, results->len, error);
+    uint64_t settled = 0;
+    bool ok = results->len < 2 || ech_meets_join(traces, results->len, &settled, error);
     for (guint i = 0; i < results->len; i++)
         ranks[i].trace = ((EchResult *)results->pdata[i])->trace = traces[i];
+    for (guint i = 0; settled > 0 && i < results->len; i++)
+        ech_diag_remark(((EchResult *)results->pdata[i])->pass_diag,
+                        "a recorded collective takes as long as it did with who came last to it; how long the others wait there is replayed");
     return ok;
 }
 
@@ -1221,7 +1225,7 @@ bool ech_experiment_run_together(EchExperiment *const *experiments, size_t n, Ec
                 (EchReplayRank){result->trace, result->device, result->reference, &options[i], (uint32_t)MIN(ech_trace_number(result->trace, i), ECH_NONE - 1)};
         }
     }
-    ok = ok && ranks_are_one_each(results, error) && size_groups(results, ranks, error) && ech_replay_run_together(ranks, n, runs, error);
+    ok = ok && ranks_are_one_each(results, error) && join_meetings(results, ranks, error) && ech_replay_run_together(ranks, n, runs, error);
     for (size_t i = 0; i < n; i++)
         ech_params_clear(ech_replay_params, &options[i]);
     if (!ok)

@@ -7,6 +7,7 @@
 #include "sim/import/kineto.h"
 
 #include "sim/base/error.h"
+#include "sim/base/fnv.h"
 #include "sim/base/hash.h"
 #include "sim/import/tool_files.h"
 
@@ -431,6 +432,7 @@ typedef struct {
 static Arg arg_of(Event *e, const char *key, size_t n)
 {
     switch (n) {
+    case 3: return (Arg){.number = is(key, n, "Seq") ? &e->sequence : NULL};
     case 4:
         if (is(key, n, "grid"))
             return (Arg){.read = read_grid};
@@ -455,6 +457,10 @@ static Arg arg_of(Event *e, const char *key, size_t n)
     case 8:
         if (is(key, n, "provider"))
             return (Arg){.text = e->provider};
+        if (is(key, n, "Src Rank"))
+            return (Arg){.number = &e->from_rank};
+        if (is(key, n, "Dst Rank"))
+            return (Arg){.number = &e->to_rank};
         return (Arg){.number = is(key, n, "toDevice") ? &e->to_device : NULL};
     case 9:
         if (is(key, n, "Task Type"))
@@ -501,6 +507,7 @@ static Arg arg_of(Event *e, const char *key, size_t n)
             return (Arg){.number = &e->total_allocated, .has = &e->has_allocated};
         return (Arg){.text = is(key, n, "Collective name") ? e->collective : NULL};
     case 19: return (Arg){.text = is(key, n, "Process Group Ranks") ? e->ranks : NULL};
+    case 18: return (Arg){.text = is(key, n, "Process Group Name") ? e->of_group : NULL};
     case 20: return (Arg){.number = is(key, n, "registers per thread") ? &e->registers : NULL};
     case 33: return (Arg){.number = is(key, n, "wait_on_cuda_event_record_corr_id") ? &e->wait_record : NULL};
     default: break;
@@ -547,14 +554,15 @@ static bool read_args(Reader *r)
 
 static void reset(Event *e)
 {
-    GString *name = e->name, *kind = e->kind, *sync = e->sync, *collective = e->collective, *dtype = e->dtype, *ranks = e->ranks, *op = e->op,
-            *provider = e->provider;
+    GString *name = e->name, *kind = e->kind, *sync = e->sync, *collective = e->collective, *dtype = e->dtype, *ranks = e->ranks, *of_group = e->of_group,
+            *op = e->op, *provider = e->provider;
     g_string_truncate(name, 0);
     g_string_truncate(kind, 0);
     g_string_truncate(sync, 0);
     g_string_truncate(collective, 0);
     g_string_truncate(dtype, 0);
     g_string_truncate(ranks, 0);
+    g_string_truncate(of_group, 0);
     g_string_truncate(op, 0);
     g_string_truncate(provider, 0);
     /* Inputs are only read up to n_inputs and cleared as they are filled. */
@@ -568,10 +576,11 @@ static void reset(Event *e)
     e->collective = collective;
     e->dtype = dtype;
     e->ranks = ranks;
+    e->of_group = of_group;
     e->op = op;
     e->provider = provider;
     e->pid = e->tid = e->correlation = e->external = e->stream = e->device = e->wait_stream = e->wait_record = e->from_device = e->to_device = e->device_id =
-        e->rank = e->raw_pid = e->sent_elements = e->group = e->node = e->parameters = e->output = e->in_use = -1;
+        e->rank = e->raw_pid = e->sent_elements = e->group = e->sequence = e->from_rank = e->to_rank = e->node = e->parameters = e->output = e->in_use = -1;
 }
 
 /* ---- what an event becomes ---- */
@@ -643,8 +652,25 @@ static bool direction(const Event *e, uint8_t *ret_from, uint8_t *ret_to)
     return false;
 }
 
+/* Whom the collective meets: its process group by name and ranks, of which all ranks that are profiled say the same, and of a message who sends to whom. Those
+ * that are numbered ("Seq") are groups of their own. */
+static void meet(Reader *r, const Event *e, const EchItem *item)
+{
+    const int64_t numbers[] = {e->group, e->sequence};
+    bool sends = item->from == ECH_COLLECTIVE_SEND, message = sends || item->from == ECH_COLLECTIVE_RECV;
+    Met met = {.item = (uint32_t)ech_capture_n_items(r->capture), .process = e->process, .from = e->from_rank, .to = e->to_rank};
+    if (message)
+        *(sends ? &met.from : &met.to) = e->rank;
+    if (e->of_group->len + e->ranks->len == 0)
+        return;
+    met.group = ech_fnv(ECH_FNV, e->of_group->str, e->of_group->len + 1);
+    met.group = ech_fnv(met.group, e->ranks->str, e->ranks->len + 1);
+    met.group = ech_fnv(met.group, numbers, message ? sizeof *numbers : sizeof numbers);
+    g_array_append_val(r->met, met);
+}
+
 /* What a kernel of NCCL or RCCL does and with whom, where PyTorch says it all (2.2 and later): then it is a collective. */
-static void make_collective(const Event *e, EchItem *item)
+static void make_collective(Reader *r, const Event *e, EchItem *item)
 {
     /* c10::ScalarType's names. */
     static const struct {
@@ -670,6 +696,7 @@ static void make_collective(const Event *e, EchItem *item)
         item->address = second - first;
         item->rounded = item->other * item->address;
     }
+    meet(r, e, item);
 }
 
 static void device_event(Reader *r)
@@ -678,7 +705,7 @@ static void device_event(Reader *r)
     EchItem item = base_item(r, e->category == CAT_KERNEL ? ECH_ITEM_KERNEL : e->category == CAT_MEMCPY ? ECH_ITEM_COPY : ECH_ITEM_MEMSET);
     item.queue = stream_of(r, e);
     if (e->category == CAT_KERNEL && e->collective->len > 0 && has(e->name, "ccl")) /* nccl, rccl: what else its call launches is none */
-        make_collective(e, &item);
+        make_collective(r, e, &item);
     if (e->category != CAT_KERNEL) {
         item.origin = e->has_bytes && e->bytes >= 0 ? ECH_KNOWN : ECH_ABSENT;
         item.bytes = item.origin == ECH_KNOWN ? (uint64_t)e->bytes : 0;
@@ -758,8 +785,11 @@ static void sync_event(Reader *r)
         ech_diag_dropped(r->ret->diag, "stream_waits_without_stream", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(r->json));
         return;
     }
-    /* A wait for an event that was never recorded waits for nothing. */
+    /* A wait for an event that was never recorded waits for nothing; but Kineto, which looks for events in the waiting stream's context, does not know those of
+     * another device either. */
     if (waited < 0 && strcmp(e->sync->str, "Context Sync") != 0) {
+        if (stream_wait)
+            ech_capture_wait_call(r->capture, e->start, thread_of(r, e->tid), stream_of(r, e));
         ech_diag_note(r->ret->diag, "waits_for_nothing", 1);
         return;
     }
@@ -1063,13 +1093,16 @@ static bool read_top(Reader *r)
         } else if (kind == ECH_JSON_OBJECT || kind == ECH_JSON_ARRAY) {
             const char *text;
             unsigned depth = ech_json_depth(r->json);
-            bool world = false; /* "distributedInfo": {"world_size": 8} */
+            int64_t *said = NULL; /* "distributedInfo": {"rank": 3, "world_size": 8} */
             while (kind != ECH_JSON_BAD && ech_json_depth(r->json) >= depth) {
                 kind = ech_json_next(r->json);
                 text = kind == ECH_JSON_KEY || kind == ECH_JSON_NUMBER ? ech_json_text(r->json, &n) : "";
-                if (kind == ECH_JSON_NUMBER && world)
-                    ech_json_parse_whole(text, n, &r->world);
-                world = kind == ECH_JSON_KEY && is(text, n, "world_size") && strcmp(name, "distributedInfo") == 0;
+                if (kind == ECH_JSON_NUMBER && said)
+                    ech_json_parse_whole(text, n, said);
+                said = kind != ECH_JSON_KEY || strcmp(name, "distributedInfo") != 0 ? NULL
+                       : is(text, n, "world_size")                                  ? &r->world
+                       : is(text, n, "rank")                                        ? &r->rank
+                                                                                    : NULL;
             }
         }
         if (kind == ECH_JSON_BAD)
@@ -1189,6 +1222,8 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     r->ret->told_idle = ech_onnx_nodes_say(r->nodes, r->ret->diag) || r->n_halves > 0 || r->elsewhere || tell_other_tool(r);
     if (r->has_base)
         ech_trace_builder_printf_property(r->builder, "time_base_us", "%" G_GINT64_FORMAT, r->base_us);
+    if (r->rank >= 0 && g_hash_table_size(r->processes) == 0)
+        ech_trace_builder_printf_property(r->builder, "rank", "%" G_GINT64_FORMAT, r->rank);
     join_numbers(r);
     tell_uses(r);
     ech_kineto_join(r);
@@ -1228,6 +1263,8 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->kernels = g_array_new(FALSE, FALSE, sizeof(EchGpuLaunch));
     r->uses = g_array_new(FALSE, FALSE, sizeof(Use));
     r->comms = g_array_new(FALSE, FALSE, sizeof(Comm));
+    r->met = g_array_new(FALSE, FALSE, sizeof(Met));
+    r->rank = -1;
     r->threads = g_hash_table_new(ech_hash_key, NULL);
     r->processes = g_hash_table_new_full(ech_hash_text, g_str_equal, g_free, NULL);
     r->numbered = g_hash_table_new(ech_hash_key, NULL);
@@ -1239,6 +1276,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->e.collective = g_string_new(NULL);
     r->e.dtype = g_string_new(NULL);
     r->e.ranks = g_string_new(NULL);
+    r->e.of_group = g_string_new(NULL);
     r->e.op = g_string_new(NULL);
     r->e.provider = g_string_new(NULL);
     r->keys = g_string_new(NULL);
@@ -1250,6 +1288,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     g_string_free(r->e.collective, TRUE);
     g_string_free(r->e.dtype, TRUE);
     g_string_free(r->e.ranks, TRUE);
+    g_string_free(r->e.of_group, TRUE);
     g_string_free(r->e.op, TRUE);
     g_string_free(r->e.provider, TRUE);
     g_string_free(r->keys, TRUE);
@@ -1260,6 +1299,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     g_hash_table_unref(r->numbered);
     g_array_unref(r->uses);
     g_array_unref(r->comms);
+    g_array_unref(r->met);
     g_array_unref(r->shapes);
     g_array_unref(r->kernels);
     g_array_unref(r->sides);

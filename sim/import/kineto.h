@@ -63,6 +63,13 @@ typedef struct {
     uint8_t kind; /* EchCollective */
 } Comm;
 
+/* A collective that says whom it meets, before those of its group are numbered. */
+typedef struct {
+    uint64_t group;
+    uint32_t item, process;
+    int64_t from, to; /* ranks of a message; -1: this one, or not said */
+} Met;
+
 /* Traffic of a CPU operator, by "External id". */
 typedef struct {
     int64_t external;
@@ -90,12 +97,12 @@ typedef struct {
     int32_t stamp_ps;
     EchTime start, duration; /* start: from base_us on */
     int64_t pid, tid, correlation, external, stream, device, bytes, address, total_allocated, total_reserved, device_type, device_id, wait_stream, wait_record,
-        from_device, to_device, shared, registers, sent_elements, group, node, parameters, output, in_use, rank, raw_pid;
+        from_device, to_device, shared, registers, sent_elements, group, sequence, from_rank, to_rank, node, parameters, output, in_use, rank, raw_pid;
     uint8_t has_bytes, has_address, has_reserved, has_allocated;
     uint32_t process; /* of a file in which several are merged: its place in `processes` + 1; else 0 */
     EchGpuLaunch launch;
-    GString *name, *kind, *sync, *collective, *dtype, *ranks; /* the last three: what PyTorch says of NCCL's kernels */
-    GString *op, *provider;                                   /* of ONNX Runtime's nodes */
+    GString *name, *kind, *sync, *collective, *dtype, *ranks, *of_group; /* the last four: what PyTorch says of NCCL's kernels */
+    GString *op, *provider;                                              /* of ONNX Runtime's nodes */
     size_t n_inputs, n_types, n_details;                      /* dims, types, strides and concrete values */
     Input inputs[MAX_INPUTS];
 } Event;
@@ -114,7 +121,9 @@ typedef struct {
     EchCapture *capture;
     EchTraceBuilder *builder;
     GArray *spans, *launches, *asked, *sides, *shapes, *uses, *kernels, *comms; /* Span, Launch, Asked, Side, Shape, Use, EchGpuLaunch, Comm */
+    GArray *met;                                                                /* Met */
     int64_t world;                                                              /* processes of the run, or 0 */
+    int64_t rank;                                                               /* of this one, or -1 */
     GHashTable *threads;                                                        /* tid -> index + 1 */
     GHashTable *processes;                                                      /* names of merged ones -> place + 1 */
     bool taken[MAX_SPACES];                                                     /* numbers of devices */

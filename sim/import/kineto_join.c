@@ -4,7 +4,9 @@
 
 #include "models/kernel/comm_name.h"
 #include "sim/base/compare.h"
+#include "sim/base/fnv.h"
 #include "sim/base/hash.h"
+#include "sim/trace/meets.h"
 
 /* Gives an array's memory back; an empty one stands in its place. */
 static void drop(GArray **array)
@@ -143,7 +145,7 @@ static void tell_waits(Reader *r)
     ech_capture_set_waits(r->capture, r->n_syncs ? ECH_WAITS_TOLD : r->launches->len ? ECH_WAITS_CALLS : ECH_WAITS_UNKNOWN);
     for (guint i = 0; i < r->launches->len; i++) {
         const Launch *launch = &g_array_index(r->launches, Launch, i);
-        if (launch->role == SYNC_STREAM_WAIT)
+        if (launch->role == SYNC_STREAM_WAIT && !r->n_syncs)
             ech_capture_wait_call(r->capture, launch->start, launch->thread, ECH_NONE);
     }
 }
@@ -277,6 +279,53 @@ static void size_collectives(Reader *r)
             ech_diag_note(r->ret->diag, "collectives_sized_by_their_calls", 1);
             ech_diag_note(r->ret->diag, "collectives_taken_as_of_all_processes", all);
         }
+}
+
+/* ---- who meets whom ---- */
+
+static int compare_met(gconstpointer a, gconstpointer b, gpointer data)
+{
+    const Reader *r = data;
+    const Met *x = a, *y = b;
+    if (x->group != y->group)
+        return x->group < y->group ? -1 : 1;
+    if (x->process != y->process)
+        return x->process < y->process ? -1 : 1;
+    EchTime s = ech_capture_item(r->capture, x->item)->start, t = ech_capture_item(r->capture, y->item)->start;
+    return s != t ? (s < t ? -1 : 1) : x->item < y->item ? -1 : x->item > y->item;
+}
+
+/* Numbers collectives of each group, and messages of each pair, in the order in which they ran: NCCL runs those of a group one after another. */
+static void number_meetings(Reader *r)
+{
+    /* What is sent and not longer goes ahead of who receives it: NCCL_BUFFSIZE, unless set. */
+    static const EchBytes BUFFER = 4 << 20;
+    for (guint i = 0; i < r->met->len; i++) {
+        Met *met = &g_array_index(r->met, Met, i);
+        const EchItem *item = ech_capture_item(r->capture, met->item);
+        bool sends = item->from == ECH_COLLECTIVE_SEND, message = sends || item->from == ECH_COLLECTIVE_RECV;
+        int64_t *own = sends ? &met->from : &met->to, ends[2];
+        *own = message && *own < 0 ? r->rank : *own;
+        ends[0] = met->from;
+        ends[1] = met->to;
+        met->group = message && (ends[0] < 0 || ends[1] < 0) ? 0 : ech_fnv(met->group, ends, message ? sizeof ends : 0) >> 2; /* below select.c's and meets.c's */
+    }
+    g_array_sort_with_data(r->met, compare_met, r);
+    g_autoptr(GString) text = g_string_new(NULL);
+    EchMeeting meeting = {0};
+    for (guint i = 0; i < r->met->len; i++) {
+        const Met *met = &g_array_index(r->met, Met, i), *before = i > 0 ? met - 1 : met;
+        EchItem *item = ech_capture_item(r->capture, met->item);
+        meeting.times = i > 0 && before->group == met->group && before->process == met->process ? meeting.times + 1 : 0;
+        meeting.group = met->group;
+        meeting.sends = item->from == ECH_COLLECTIVE_SEND;
+        meeting.buffer = meeting.sends ? BUFFER : 0;
+        g_string_truncate(text, 0);
+        ech_meets_print(text, meeting);
+        item->meets = met->group ? ech_trace_builder_string(r->builder, text->str, (gssize)text->len) : ECH_NONE;
+    }
+    if (r->met->len > 0)
+        ech_trace_builder_set_property(r->builder, ECH_TRACE_MEETS_COUNTED, "yes");
 }
 
 /* Traffic, operations and shape of every kernel, from its operator, its name and its launch. */
@@ -445,6 +494,7 @@ void ech_kineto_join(Reader *r)
     tell_waits(r);
     infer_host_waits(r);
     size_collectives(r);
+    number_meetings(r);
     infer_traffic(r);
     join_stacks(r);
     /* What the trace is made of is in the capture now: the rest goes before the trace comes. */
@@ -454,4 +504,5 @@ void ech_kineto_join(Reader *r)
     drop(&r->shapes);
     drop(&r->kernels);
     drop(&r->comms);
+    drop(&r->met);
 }

@@ -7,7 +7,7 @@
 
 /* What a stream has been given: its items in order, the place of the newest, and how far each other stream has waited for it. */
 typedef struct {
-    uint32_t group;
+    uint32_t group, device;
     GArray *items;     /* uint32_t */
     uint32_t *waited;  /* [stream of its group]: index + 1 of the newest of the items that it has waited for */
     guint looked;      /* Entries of its group's log that it has come after. */
@@ -21,7 +21,7 @@ typedef struct {
     EchTime last_wait; /* INT64_MIN: none */
 } Caller;
 
-/* Streams of one device and process. */
+/* Streams of one process; where some process has too many, of one of its devices. */
 typedef struct {
     uint32_t device, process;
     uint32_t first, n_streams; /* They follow each other. */
@@ -33,6 +33,8 @@ typedef struct {
     const EchItem *items;
     const EchStreamOf *queues;
     uint32_t n_queues, n;
+    EchWaitsTold told;
+    bool apart;          /* groups are of one device each */
     uint32_t *index;     /* [queue]: of its stream, or ECH_NONE */
     Stream *streams;     /* [n] */
     GArray *groups;      /* Group */
@@ -73,6 +75,21 @@ static void add_wait(Search *s, uint32_t x, uint32_t y)
     g_array_append_val(s->found, ((EchStreamWait){x, y}));
 }
 
+static bool is_peer(const EchItem *copy, uint32_t device)
+{
+    return copy->kind == ECH_ITEM_COPY && copy->other == device;
+}
+
+/* Whether @x may have waited for @y for what the recording does not say: on another device, where nothing is known of waits, only for a copy between the two; of
+ * its own device's, those that it waited for may all be told. */
+static bool may_await(const Search *s, uint32_t x, uint32_t y)
+{
+    uint32_t own = s->streams[stream_of(s, x)].device, others = s->streams[stream_of(s, y)].device;
+    if (own == others)
+        return s->told != ECH_WAITS_TOLD;
+    return s->told != ECH_WAITS_UNKNOWN || is_peer(&s->items[y], own) || is_peer(&s->items[x], others);
+}
+
 /* ---- what had ended when the host asked ---- */
 
 static gint compare_ends(gconstpointer a, gconstpointer b, gpointer data)
@@ -80,6 +97,13 @@ static gint compare_ends(gconstpointer a, gconstpointer b, gpointer data)
     const EchItem *items = ((const Search *)data)->items;
     EchTime x = end_of(&items[*(const uint32_t *)a]), y = end_of(&items[*(const uint32_t *)b]);
     return (x > y) - (x < y);
+}
+
+/* Devices of one process that threads of their own ask need not come after one another. */
+static bool host_orders(const Search *s, uint32_t x, uint32_t y)
+{
+    const EchItem *a = &s->items[x], *b = &s->items[y];
+    return s->streams[stream_of(s, x)].device == s->streams[stream_of(s, y)].device || (a->thread != ECH_NONE && a->thread == b->thread);
 }
 
 /* The newest of each other stream that had ended when @x was asked for, those first that ended last. */
@@ -98,7 +122,7 @@ static void wait_for_ended(Search *s, Group *group, uint32_t x)
         uint32_t y = g_array_index(group->log, uint32_t, i - 1), q = stream_of(s, y), k = 0;
         while (k < n_seen && seen[k] != q)
             k++;
-        if (q == stream_of(s, x) || k < n_seen)
+        if (q == stream_of(s, x) || k < n_seen || !host_orders(s, x, y))
             continue;
         seen[n_seen++] = q;
         add_wait(s, x, y);
@@ -132,7 +156,7 @@ static uint32_t newest_elsewhere(const Search *s, uint32_t x, uint32_t limit)
     const Group *group = group_at(s, own);
     for (uint32_t q = group->first; q < group->first + group->n_streams; q++) {
         uint32_t y = q != own ? newest_before(&s->streams[q], limit) : ECH_NONE;
-        if (y != ECH_NONE && s->streams[q].waited[own - group->first] <= y && (newest == ECH_NONE || y > newest))
+        if (y != ECH_NONE && may_await(s, x, y) && s->streams[q].waited[own - group->first] <= y && (newest == ECH_NONE || y > newest))
             newest = y;
     }
     return newest != ECH_NONE && end_of(&s->items[newest]) <= s->items[x].start + CLOCK_PS ? newest : ECH_NONE;
@@ -149,7 +173,7 @@ static uint32_t held_up_by(const Search *s, uint32_t x, EchTime before)
     const Group *group = group_at(s, own);
     for (uint32_t q = group->first; q < group->first + group->n_streams; q++) {
         uint32_t y = q != own ? ended_by(s, &s->streams[q], item->start + CLOCK_PS) : ECH_NONE;
-        if (y == ECH_NONE)
+        if (y == ECH_NONE || !may_await(s, x, y))
             continue;
         EchTime end = end_of(&s->items[y]);
         if (s->items[y].issued < before && end >= item->start - START_PS && end >= ready + HELD_UP_PS && (last == ECH_NONE || end > end_of(&s->items[last])))
@@ -213,7 +237,7 @@ static uint32_t group_of(Search *s, const EchStreamOf *queue)
 {
     for (guint i = 0; i < s->groups->len; i++) {
         const Group *group = &g_array_index(s->groups, Group, i);
-        if (group->device == queue->device && group->process == queue->process)
+        if (group->process == queue->process && (!s->apart || group->device == queue->device))
             return i;
     }
     Group group = {.device = queue->device, .process = queue->process};
@@ -223,16 +247,29 @@ static uint32_t group_of(Search *s, const EchStreamOf *queue)
     return s->groups->len - 1;
 }
 
-/* Streams that work is done on, by their groups; those of groups of too many are left alone. Their number. */
-static uint32_t number_streams(Search *s, size_t n_items)
+/* Numbers of streams that work is done on, in their groups. Whether some group has too many. */
+static bool group_streams(Search *s, size_t n_items)
 {
+    bool too_many = false;
+    memset(s->index, 0xff, (s->n_queues + 1) * sizeof *s->index);
+    g_array_set_size(s->groups, 0);
     for (size_t i = 0; i < n_items; i++) {
         uint32_t q = s->items[i].queue;
         if (!is_work(s, &s->items[i]) || s->index[q] != ECH_NONE)
             continue;
         uint32_t at = group_of(s, &s->queues[q]); /* before the rows are looked at: it may move them */
         s->index[q] = g_array_index(s->groups, Group, at).n_streams++;
+        too_many = too_many || s->index[q] >= MAX_STREAMS;
     }
+    return too_many;
+}
+
+/* Streams that work is done on, by their groups; those of groups of too many are left alone. Their number. */
+static uint32_t number_streams(Search *s, size_t n_items)
+{
+    s->apart = group_streams(s, n_items);
+    if (s->apart)
+        (void)group_streams(s, n_items);
     uint32_t left_out = 0;
     for (guint i = 0; i < s->groups->len; i++) {
         Group *group = &g_array_index(s->groups, Group, i);
@@ -251,16 +288,17 @@ static bool begin(Search *s)
 {
     s->streams = g_new0(Stream, s->n);
     bool several = false;
-    for (uint32_t q = 0; q < s->n_queues; q++) {
+    for (uint32_t q = 0, first = ECH_NONE; q < s->n_queues; q++) {
         if (s->index[q] == ECH_NONE)
             continue;
         uint32_t at = group_of(s, &s->queues[q]);
         const Group *group = &g_array_index(s->groups, Group, at);
-        several = several || g_array_index(s->groups, Group, 0).device != group->device;
+        first = first == ECH_NONE ? q : first;
+        several = several || s->queues[first].device != s->queues[q].device;
         s->index[q] = group->n_streams > 0 ? group->first + s->index[q] : ECH_NONE;
         if (s->index[q] == ECH_NONE)
             continue;
-        s->streams[s->index[q]] = (Stream){.group = at, .pending = ECH_NONE, .last_wait = INT64_MIN};
+        s->streams[s->index[q]] = (Stream){.group = at, .device = s->queues[q].device, .pending = ECH_NONE, .last_wait = INT64_MIN};
         s->streams[s->index[q]].items = g_array_new(FALSE, FALSE, sizeof(uint32_t));
         s->streams[s->index[q]].waited = g_new0(uint32_t, group->n_streams);
     }
@@ -276,7 +314,7 @@ static void end(Search *s)
     g_free(s->streams);
 }
 
-static void search(Search *s, size_t n_items, EchWaitsTold told, GArray *calls)
+static void search(Search *s, size_t n_items, GArray *calls)
 {
     bool several = begin(s); /* of one device, all threads launch in turn (autograd's and the program's own); of several, each thread has its own */
     g_array_sort(calls, compare_calls);
@@ -297,10 +335,10 @@ static void search(Search *s, size_t n_items, EchWaitsTold told, GArray *calls)
         Stream *own = &s->streams[s->index[item->queue]];
         Group *group = &g_array_index(s->groups, Group, own->group);
         wait_for_ended(s, group, x);
-        uint32_t y = told == ECH_WAITS_UNKNOWN ? held_up_by(s, x, INT64_MAX) : ECH_NONE;
+        uint32_t y = s->told == ECH_WAITS_UNKNOWN ? held_up_by(s, x, INT64_MAX) : ECH_NONE;
         if (y != ECH_NONE)
             add_wait(s, x, y);
-        if (told == ECH_WAITS_CALLS)
+        if (s->told != ECH_WAITS_UNKNOWN)
             wait_as_called(s, x, caller_of(s, several ? item->thread : 0));
         g_array_append_val(own->items, x);
         ech_heap_push(group->running, &x, compare_ends, s);
@@ -311,15 +349,14 @@ static void search(Search *s, size_t n_items, EchWaitsTold told, GArray *calls)
 GArray *ech_stream_waits(const EchItem *items, size_t n_items, const EchStreamOf *queues, uint32_t n_queues, EchWaitsTold told, GArray *calls,
                          uint32_t *ret_left_out)
 {
-    Search s = {.items = items, .queues = queues, .n_queues = n_queues, .found = g_array_new(FALSE, FALSE, sizeof(EchStreamWait))};
+    Search s = {.items = items, .queues = queues, .n_queues = n_queues, .told = told, .found = g_array_new(FALSE, FALSE, sizeof(EchStreamWait))};
     s.index = g_new(uint32_t, n_queues + 1);
-    memset(s.index, 0xff, (n_queues + 1) * sizeof *s.index);
     s.groups = g_array_new(FALSE, FALSE, sizeof(Group));
     g_array_set_clear_func(s.groups, clear_group);
     s.callers = g_hash_table_new_full(NULL, NULL, NULL, g_free);
     *ret_left_out = number_streams(&s, n_items);
     if (s.n > 1 && n_items < ECH_NONE)
-        search(&s, n_items, told, calls);
+        search(&s, n_items, calls);
     g_array_unref(s.groups);
     g_hash_table_unref(s.callers);
     g_free(s.index);

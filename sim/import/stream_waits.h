@@ -7,7 +7,8 @@
  *    a recording does not say when the host asked, whatever had ended when it began;
  *  - what is asked for next after a call that lets a stream wait (cudaStreamWaitEvent) waits for the stream that was given work last before the call;
  *  - what began late, just when another stream's work had ended, waited for that.
- * The second and third hold only where the waits themselves are not told.
+ * The second and third hold only where the waits themselves are not told. Streams of a process's other devices count, too: by the first rule where one thread
+ * asked for both, by the third, where nothing is known of waits, for copies between the two.
  */
 #pragma once
 #include "sim/import/capture.h"
@@ -18,7 +19,7 @@ typedef struct {
     bool stream; /**< Of a GPU; what is not is left alone. */
 } EchStreamOf;
 
-/** A call that lets a stream wait. */
+/** A call that lets a stream wait. With all waits told: one of those that name no event, which another device's stream recorded. */
 typedef struct {
     EchTime time;
     uint32_t thread; /**< As EchItem.thread. */

@@ -22,9 +22,14 @@ void ech_meets_print(GString *out, EchMeeting meeting);
 char *ech_meets_again(const char *launch) G_GNUC_WARN_UNUSED_RESULT;
 /** @launch of a collective in part @part, from 0, of @parts that are what was done once: each part is a meeting of its own. Owned by the caller. */
 char *ech_meets_in_part(const char *launch, uint64_t part, uint64_t parts) G_GNUC_WARN_UNUSED_RESULT;
-/** Gives collectives of @traces[n], the ranks of one program, that say whom they meet but not of how many, the number of ranks that do: those traces are
- * replaced. Errors of ech_trace_builder_finish. */
-bool ech_meets_size_groups(EchTrace **traces, size_t n, GError **error);
+/** A property: how often each group has met before was counted from where a recording begins, which may be another meeting in every rank's. */
+#define ECH_TRACE_MEETS_COUNTED "meetings_counted"
+/** Fits what @traces[n], the ranks of one program or the devices of one capture, say of their meetings to one another; those traces are replaced:
+ *  - where recordings begin at different meetings (ECH_TRACE_MEETS_COUNTED), those that are of the same kind and as many bytes are brought to meet;
+ *  - collectives that say whom they meet but not of how many get the number of those that do;
+ *  - a recorded collective lasts as long as with who came last: others' times have in them what they waited. *ret_settled counts those.
+ * Errors of ech_trace_builder_finish. */
+bool ech_meets_join(EchTrace **traces, size_t n, uint64_t *ret_settled, GError **error);
 /** For tables: words of one meeting are equal, whoever says them. */
 guint ech_meeting_hash(gconstpointer meeting);
 gboolean ech_meeting_equal(gconstpointer a, gconstpointer b);

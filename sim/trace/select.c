@@ -55,15 +55,31 @@ bool ech_trace_kernel_known(const EchTrace *trace, EchId id)
     return false;
 }
 
-uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n)
+static bool is_host_name(const char *name)
 {
-    size_t n_queues = ech_trace_n_queues(trace);
-    g_autofree bool *seen = g_new0(bool, n_queues + 1);
+    return g_str_has_prefix(name, "host");
+}
+
+/* Queues that anything ran on; of a trace in which nothing did, those whose allocations are not the host's. By queue; g_free. */
+static bool *queues_in_use(const EchTrace *trace)
+{
+    bool *seen = g_new0(bool, ech_trace_n_queues(trace) + 1), any = false;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++)
         if (ech_op_is_work(&ech_trace_ops(trace)[i]))
-            seen[ech_trace_ops(trace)[i].queue] = true;
+            any = seen[ech_trace_ops(trace)[i].queue] = true;
+    for (size_t b = 0; !any && b < ech_trace_n_buffers(trace); b++) {
+        const EchBuffer *buffer = &ech_trace_buffers(trace)[b];
+        if (buffer->queue != ECH_NONE && !is_host_name(ech_trace_memory(trace, buffer->memory)))
+            seen[buffer->queue] = true;
+    }
+    return seen;
+}
+
+uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n)
+{
+    g_autofree bool *seen = queues_in_use(trace);
     g_autoptr(GArray) devices = g_array_new(FALSE, FALSE, sizeof(uint32_t));
-    for (size_t q = 0; q < n_queues; q++)
+    for (size_t q = 0; q < ech_trace_n_queues(trace); q++)
         if (seen[q])
             g_array_append_val(devices, ech_trace_queues(trace)[q].device);
     g_array_sort(devices, ech_compare_u32);
@@ -113,11 +129,6 @@ static uint32_t plain_device(const EchTrace *trace)
     for (size_t m = 0; m < ech_trace_n_memories(trace) && !numbered; m++)
         numbered = memory_device(ech_trace_memory(trace, (EchId)m)) == devices[0];
     return numbered ? ECH_NONE : devices[0];
-}
-
-static bool is_host_name(const char *name)
-{
-    return g_str_has_prefix(name, "host");
 }
 
 EchBytes ech_trace_most_live(const EchTrace *trace, uint32_t device)

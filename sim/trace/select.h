@@ -40,7 +40,8 @@ bool ech_trace_device_of(const EchTrace *trace, EchId memory, uint32_t *ret);
 /** The most that a device of the capture held at once of what has a size, bytes. */
 EchBytes ech_trace_most_live(const EchTrace *trace, uint32_t device);
 
-/** Ordinals of the devices that kernels, copies or collectives ran on, ascending; g_free. */
+/** Ordinals of the devices that kernels, copies or collectives ran on, of a trace that tells of none (an allocator's) those that memory was taken of,
+ * ascending; g_free. */
 uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n) G_GNUC_WARN_UNUSED_RESULT;
 
 /** A copy from or to pageable memory, as CUPTI's names say it in Kineto's and Nsight's captures and ours; to such memory of which no page was touched yet. */
