@@ -7,6 +7,7 @@
 #include "sim/base/heap.h"
 #include "sim/import/graph_arrays.h"
 #include "sim/import/roles.h"
+#include "sim/import/meetings.h"
 #include "sim/import/stream_waits.h"
 #include "sim/trace/step.h"
 
@@ -1563,6 +1564,21 @@ static void infer_order(EchCapture *capture)
         ech_trace_builder_set_property(capture->builder, "stream_waits_told", "yes");
 }
 
+/* Whom collectives met, where a recording of several devices does not say it. */
+static void infer_meetings(EchCapture *capture)
+{
+    g_autofree uint32_t *devices = g_new(uint32_t, capture->queues->len + 1);
+    bool several = false;
+    for (guint q = 0; q < capture->queues->len; q++) {
+        devices[q] = queue_at(capture, q)->device;
+        several = several || devices[q] != devices[0];
+    }
+    if (!several || capture->unrecorded)
+        return;
+    uint64_t n = ech_meetings_find(capture->builder, capture->items, devices);
+    ech_diag_note(capture->import->diag, "collectives_that_met_by_their_times", n);
+}
+
 bool ech_capture_finish(EchCapture *capture, GError **error)
 {
     if (capture->foreign)
@@ -1577,6 +1593,7 @@ bool ech_capture_finish(EchCapture *capture, GError **error)
     if (capture->foreign)
         graphs_begin(capture, &graphs);
     infer_order(capture);
+    infer_meetings(capture);
     settle_zero(capture);
     name_memories(capture);
     capture->gives_others = gives_others(capture);
