@@ -10,6 +10,7 @@
 #include "sim/report/json_out.h"
 #include "sim/report/program_info.h"
 #include "sim/report/text.h"
+#include "sim/trace/select.h"
 
 #include <json-glib/json-glib.h>
 #include <stdio.h>
@@ -123,9 +124,11 @@ static void text_snapshot(GString *out, const EchTrace *trace, const char *path)
         const EchRefusal *last = &g_array_index(refusals, EchRefusal, refusals->len - 1);
         g_autofree char *asked = ech_format_bytes(last->bytes), *held = ech_format_bytes(last->reserved), *left = ech_format_bytes(last->device_free);
         g_autofree char *of = m == ech_alloc_main_memory(trace) ? g_strdup("") : g_strdup_printf(" --memory %s", ech_trace_memory(trace, m));
-        ech_trace_info_sentence(out,
-                                "out of memory %u time%s: %s asked for, %s held, %s left on the device; 'echelon alloc %s%s' says who would have served it",
-                                refusals->len, refusals->len == 1 ? "" : "s", asked, held, left, path, of);
+        uint32_t device;
+        g_autofree char *where =
+            ech_trace_is_of_several(trace) && ech_trace_device_of(trace, m, &device) ? g_strdup_printf("device %u", device) : g_strdup("the device");
+        ech_trace_info_sentence(out, "out of memory %u time%s: %s asked for, %s held, %s left on %s; 'echelon alloc %s%s' says who would have served it",
+                                refusals->len, refusals->len == 1 ? "" : "s", asked, held, left, where, path, of);
     }
 }
 

@@ -2192,7 +2192,7 @@ static void print_devices(GString *out, const EchAdvice *advice, unsigned column
     if (advice->n_devices == 0)
         return;
     g_autoptr(GString) text = g_string_new(NULL);
-    g_string_append_printf(text, "One process runs it on %zu devices:", advice->n_devices);
+    g_string_append_printf(text, "It runs on %zu devices:", advice->n_devices);
     for (size_t i = 0; i < advice->n_devices; i++) {
         g_autofree char *hbm = ech_format_bytes(advice->devices[i].hbm);
         g_string_append_printf(text, "%s %u needs %s%s", i > 0 ? "," : "", advice->devices[i].number, hbm,

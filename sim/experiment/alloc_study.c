@@ -4,6 +4,7 @@
 #include "sim/base/error.h"
 #include "sim/import/alloc_text.h"
 #include "sim/import/import.h"
+#include "sim/trace/select.h"
 
 #include <string.h>
 
@@ -166,13 +167,17 @@ static GArray *without_direct(GArray *events)
     return rest;
 }
 
-/* The most that a recording says its allocator had reserved, or what it had at the end: of all devices together, so of @id where that is the one there is. */
+/* The most that a recording says its allocator had reserved, or what it had at the end: of @id's device, or of all together, so of @id where that is the one
+ * there is. */
 static EchBytes reserved_of(const EchTrace *trace, EchId id)
 {
-    const char *reserved = ech_trace_get_property(trace, "peak_reserved_bytes");
+    uint32_t device = ECH_NONE;
+    bool own = id != ECH_NONE && ech_trace_device_of(trace, id, &device);
+    const char *all = ech_trace_get_property(trace, "peak_reserved_bytes"), *reserved = own ? ech_trace_property_of(trace, "peak_reserved_bytes", device) : all;
+    own = own && reserved != all;
     reserved = reserved ? reserved : ech_trace_get_property(trace, "end_reserved_bytes");
-    bool alone = id != ECH_NONE && strcmp(ech_trace_memory(trace, id), "hbm") == 0;
-    for (EchId m = 0; m < ech_trace_n_memories(trace); m++)
+    bool alone = own || (id != ECH_NONE && strcmp(ech_trace_memory(trace, id), "hbm") == 0);
+    for (EchId m = 0; m < ech_trace_n_memories(trace) && !own; m++)
         alone = alone && !g_str_has_prefix(ech_trace_memory(trace, m), "hbm:");
     EchBytes bytes;
     return alone && reserved && ech_parse_bytes(reserved, &bytes, NULL) ? bytes : 0;

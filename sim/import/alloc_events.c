@@ -274,11 +274,11 @@ EchBytes ech_alloc_direct_peak(const EchTrace *trace, EchId memory)
 
 EchBytes ech_alloc_recorded_peak(const EchTrace *trace, EchId memory)
 {
-    uint32_t device;
+    uint32_t device = ECH_NONE;
     EchBytes held = 0, peak = 0;
-    const char *said = ech_trace_get_property(trace, "peak_reserved_bytes"); /* of a profile's devices together, mostly one */
-    bool host = memory != ECH_NONE && ech_trace_is_host(trace, memory);
-    if (!is_snapshot(trace, memory) || !ech_trace_device_of(trace, memory, &device))
+    bool host = memory != ECH_NONE && ech_trace_is_host(trace, memory), own = memory != ECH_NONE && ech_trace_device_of(trace, memory, &device);
+    const char *said = own ? ech_trace_property_of(trace, "peak_reserved_bytes", device) : ech_trace_get_property(trace, "peak_reserved_bytes");
+    if (!is_snapshot(trace, memory) || !own)
         return said && !host && ech_parse_u64(said, &peak, NULL) ? peak : 0;
     for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
         const EchOp *op = &ech_trace_ops(trace)[i];

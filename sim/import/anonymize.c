@@ -13,6 +13,7 @@
 #include "sim/trace/allocator_marks.h"
 #include "sim/trace/meets.h"
 #include "sim/trace/ranges.h"
+#include "sim/trace/select.h"
 
 #include <string.h>
 
@@ -607,6 +608,8 @@ static bool stays(const Anonymizer *a, const char *key, const char *value)
                                           "recorded_paged_",
                                           "kernels_of_programs",
                                           "rank",
+                                          ECH_TRACE_MEETS_COUNTED,
+                                          ECH_TRACE_PROCESSES,
                                           "sums_only",
                                           "limit_of_a_kernel"};
     static const char *const figures[] = {"asked_for_bytes",    "needed_bytes", "pool_bytes",    "in_use_bytes", "free_bytes",

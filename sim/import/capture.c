@@ -6,9 +6,11 @@
 #include "sim/base/hash.h"
 #include "sim/base/heap.h"
 #include "sim/import/graph_arrays.h"
-#include "sim/import/roles.h"
 #include "sim/import/meetings.h"
+#include "sim/import/roles.h"
+
 #include "sim/import/stream_waits.h"
+#include "sim/trace/select.h"
 #include "sim/trace/step.h"
 
 #include <string.h>
@@ -1568,11 +1570,16 @@ static void infer_order(EchCapture *capture)
 static void infer_meetings(EchCapture *capture)
 {
     g_autofree uint32_t *devices = g_new(uint32_t, capture->queues->len + 1);
+    g_autoptr(GHashTable) processes = g_hash_table_new(NULL, NULL);
     bool several = false;
     for (guint q = 0; q < capture->queues->len; q++) {
         devices[q] = queue_at(capture, q)->device;
         several = several || devices[q] != devices[0];
+        if (queue_at(capture, q)->kind == ECH_QUEUE_COMPUTE)
+            g_hash_table_add(processes, GUINT_TO_POINTER(queue_at(capture, q)->process));
     }
+    if (several && g_hash_table_size(processes) > 1)
+        ech_trace_builder_printf_property(capture->builder, ECH_TRACE_PROCESSES, "%u", g_hash_table_size(processes));
     if (!several || capture->unrecorded)
         return;
     uint64_t n = ech_meetings_find(capture->builder, capture->items, devices);

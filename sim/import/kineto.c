@@ -1174,27 +1174,47 @@ static bool tell_other_tool(Reader *r)
     return true;
 }
 
+/* Of one device, of several with @suffix (":1"), or of all. */
+static void tell_reserved(Reader *r, const Use *use, const char *suffix)
+{
+    const struct {
+        const char *name;
+        uint64_t bytes;
+    } figures[] = {{"end_reserved_bytes", use->reserved}, {"peak_reserved_bytes", use->peak_reserved}, {"begin_reserved_bytes", use->first_reserved}};
+    for (size_t i = 0; i < G_N_ELEMENTS(figures); i++) {
+        g_autofree char *key = g_strconcat(figures[i].name, suffix, NULL);
+        ech_trace_builder_printf_property(r->builder, key, "%" G_GUINT64_FORMAT, figures[i].bytes);
+    }
+    g_autofree char *key = g_strconcat("reserved_never_grew", suffix, NULL);
+    bool grew = use->peak_reserved > 0 ? use->peak_reserved > use->first_reserved : r->takes_memory || r->launches->len == 0;
+    if (!grew || *suffix)
+        ech_trace_builder_set_property(r->builder, key, grew ? "0" : "1");
+}
+
 /* What the allocator held before and after, and whether it grew; where it is not told how much it had, calls tell. */
 static void tell_uses(Reader *r)
 {
-    uint64_t begin = 0, end = 0, peak = 0;
+    Use all = {0};
+    unsigned n = 0;
     for (guint i = 0; i < r->uses->len; i++) {
         const Use *use = &g_array_index(r->uses, Use, i);
         ech_capture_baseline(r->capture, (EchTier)use->tier, use->device, use->baseline);
         if (use->tier != ECH_TIER_DEVICE)
             continue;
-        begin += use->first_reserved;
-        end += use->reserved;
-        peak += use->peak_reserved;
+        all.first_reserved += use->first_reserved;
+        all.reserved += use->reserved;
+        all.peak_reserved += use->peak_reserved;
+        n++;
     }
     if (!r->uses->len)
         return;
-    ech_trace_builder_printf_property(r->builder, "end_reserved_bytes", "%" G_GUINT64_FORMAT, end);
-    ech_trace_builder_printf_property(r->builder, "peak_reserved_bytes", "%" G_GUINT64_FORMAT, peak);
-    ech_trace_builder_printf_property(r->builder, "begin_reserved_bytes", "%" G_GUINT64_FORMAT, begin);
-    bool grew = peak > 0 ? peak > begin : r->takes_memory || r->launches->len == 0;
-    if (!grew)
-        ech_trace_builder_set_property(r->builder, "reserved_never_grew", "1");
+    tell_reserved(r, &all, "");
+    for (guint i = 0; i < r->uses->len && n > 1; i++) {
+        const Use *use = &g_array_index(r->uses, Use, i);
+        g_autofree char *suffix = g_strdup_printf(":%u", use->device);
+        if (use->tier == ECH_TIER_DEVICE)
+            tell_reserved(r, use, suffix);
+    }
 }
 
 static bool finish(Reader *r, const EchImportOptions *options, GError **error)

@@ -103,7 +103,7 @@ typedef struct {
     EchGpuLaunch launch;
     GString *name, *kind, *sync, *collective, *dtype, *ranks, *of_group; /* the last four: what PyTorch says of NCCL's kernels */
     GString *op, *provider;                                              /* of ONNX Runtime's nodes */
-    size_t n_inputs, n_types, n_details;                      /* dims, types, strides and concrete values */
+    size_t n_inputs, n_types, n_details;                                 /* dims, types, strides and concrete values */
     Input inputs[MAX_INPUTS];
 } Event;
 

@@ -308,7 +308,8 @@ static void number_meetings(Reader *r)
         *own = message && *own < 0 ? r->rank : *own;
         ends[0] = met->from;
         ends[1] = met->to;
-        met->group = message && (ends[0] < 0 || ends[1] < 0) ? 0 : ech_fnv(met->group, ends, message ? sizeof ends : 0) >> 2; /* below select.c's and meets.c's */
+        met->group =
+            message && (ends[0] < 0 || ends[1] < 0) ? 0 : ech_fnv(met->group, ends, message ? sizeof ends : 0) >> 2; /* below select.c's and meets.c's */
     }
     g_array_sort_with_data(r->met, compare_met, r);
     g_autoptr(GString) text = g_string_new(NULL);
@@ -325,7 +326,7 @@ static void number_meetings(Reader *r)
         item->meets = met->group ? ech_trace_builder_string(r->builder, text->str, (gssize)text->len) : ECH_NONE;
     }
     if (r->met->len > 0)
-        ech_trace_builder_set_property(r->builder, ECH_TRACE_MEETS_COUNTED, "yes");
+        ech_trace_builder_set_property(r->builder, ECH_TRACE_MEETS_COUNTED, "1");
 }
 
 /* Traffic, operations and shape of every kernel, from its operator, its name and its launch. */

@@ -80,14 +80,14 @@ static bool is_peer(const EchItem *copy, uint32_t device)
     return copy->kind == ECH_ITEM_COPY && copy->other == device;
 }
 
-/* Whether @x may have waited for @y for what the recording does not say: on another device, where nothing is known of waits, only for a copy between the two; of
- * its own device's, those that it waited for may all be told. */
+/* Whether @x may have waited for @y for what the recording does not say: on another device only for a copy between the two, unless all waits on its own
+ * device's work are told. */
 static bool may_await(const Search *s, uint32_t x, uint32_t y)
 {
     uint32_t own = s->streams[stream_of(s, x)].device, others = s->streams[stream_of(s, y)].device;
     if (own == others)
         return s->told != ECH_WAITS_TOLD;
-    return s->told != ECH_WAITS_UNKNOWN || is_peer(&s->items[y], own) || is_peer(&s->items[x], others);
+    return s->told == ECH_WAITS_TOLD || is_peer(&s->items[y], own) || is_peer(&s->items[x], others);
 }
 
 /* ---- what had ended when the host asked ---- */

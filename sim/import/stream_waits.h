@@ -7,8 +7,8 @@
  *    a recording does not say when the host asked, whatever had ended when it began;
  *  - what is asked for next after a call that lets a stream wait (cudaStreamWaitEvent) waits for the stream that was given work last before the call;
  *  - what began late, just when another stream's work had ended, waited for that.
- * The second and third hold only where the waits themselves are not told. Streams of a process's other devices count, too: by the first rule where one thread
- * asked for both, by the third, where nothing is known of waits, for copies between the two.
+ * The second and third hold only where the waits themselves are not told. Streams of a process's other devices count, too: by the first rule where one
+ * thread asked for both, by the others for copies between the two.
  */
 #pragma once
 #include "sim/import/capture.h"

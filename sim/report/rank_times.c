@@ -259,6 +259,7 @@ EchRanks *ech_ranks_new(const EchReport *reports, size_t n)
     ranks->n = n;
     ranks->share = n > 0 ? reports[0].run->share : ECH_SHARE_NONE;
     ranks->devices = n > 0 && ech_trace_get_property(reports[0].trace, ECH_TRACE_TOGETHER) != NULL;
+    ranks->processes = ranks->devices && ech_trace_get_property(reports[0].trace, ECH_TRACE_PROCESSES) != NULL;
     ranks->ranks = g_new0(EchRankTimes, n);
     for (size_t i = 0; i < n; i++) {
         ranks->ranks[i].number = ech_trace_number(reports[i].trace, i);

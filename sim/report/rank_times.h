@@ -44,7 +44,8 @@ typedef struct {
     const EchReport *reports; /**< Borrowed. */
     EchRankTimes *ranks;      /**< ranks[n] */
     size_t n;
-    bool devices;       /**< They are devices of one process. */
+    bool devices;       /**< They are devices of one process, or of several that one recording holds: */
+    bool processes;     /**< of several. */
     EchSharing share;   /**< They are processes on one device. */
     size_t which, of;   /**< The step is number @which (from 0) of those that all have, the middle one; of = 0: there are none. */
     EchRankWait *waits; /**< waits[n_waits], longest first. */

@@ -148,6 +148,14 @@ static void append_shared(GString *out, const EchRanks *ranks, const Whole *whol
     ech_text_wrap(out, "  ", text->str, columns);
 }
 
+static bool knows_memory(const EchRanks *ranks)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < ranks->n && n == 0; i++)
+        g_free(ech_report_uses(&ranks->reports[i], &n));
+    return n > 0;
+}
+
 static void append_head(GString *out, const EchRanks *ranks, const Whole *whole, unsigned columns)
 {
     g_autoptr(GString) refused = g_string_new(NULL);
@@ -157,6 +165,8 @@ static void append_head(GString *out, const EchRanks *ranks, const Whole *whole,
     const char *who = strchr(refused->str, ',') ? nouns_of(ranks) : noun_of(ranks);
     if (ranks->share != ECH_SHARE_NONE)
         append_shared(out, ranks, whole, refused->str, columns);
+    else if (whole->fits && !knows_memory(ranks))
+        g_string_append(out, "  Nothing here says what lies in memory.\n");
     else if (whole->fits)
         g_string_append_printf(out, "  Every %s fits.\n", noun_of(ranks));
     else
@@ -359,13 +369,16 @@ static void append_fullest(GString *out, const EchRanks *ranks, unsigned columns
     }
     g_autofree char *even = ech_format_bytes(all / ranks->n);
     g_autoptr(GString) text = g_string_new(NULL);
-    g_string_append_printf(text, "Device %" G_GUINT64_FORMAT " is the fullest", ranks->ranks[best].number);
-    if (most > all / ranks->n + all / ranks->n / UNEVEN)
+    bool told = most > 0 && whole_of(ranks).fits; /* else what does not fit is told already */
+    if (told)
+        g_string_append_printf(text, "Device %" G_GUINT64_FORMAT " is the fullest", ranks->ranks[best].number);
+    if (told && most > all / ranks->n + all / ranks->n / UNEVEN)
         g_string_append_printf(text, "; spread evenly, each would hold %s at its fullest", even);
-    g_string_append(text, ". --set capture_device=N tells all of one, alone; -o DIR writes a page of each.");
+    g_string_append(text, told ? ". " : "");
+    g_string_append(text, "--set capture_device=N tells all of one, alone; -o DIR writes a page of each.");
     g_string_append_c(out, '\n');
     ech_text_wrap(out, "  ", text->str, columns);
-    if (ech_report_fits(&ranks->reports[best]))
+    if (told)
         ech_report_append_memories(out, &ranks->reports[best], columns);
 }
 
@@ -390,7 +403,7 @@ GString *ech_report_ranks_text(const char *title, const EchRanks *ranks, const E
     Whole whole = whole_of(ranks), old = plain ? whole_of(plain) : (Whole){0};
     GString *out = g_string_new(NULL);
     static const char *const shared[] = {"", ", side by side (MPS)", ", by turns (without MPS)"};
-    const char *on = ranks->devices ? " of one process," : ranks->share != ECH_SHARE_NONE ? " on one" : " on";
+    const char *on = ranks->devices ? (ranks->processes ? " of one recording," : " of one process,") : ranks->share != ECH_SHARE_NONE ? " on one" : " on";
     g_string_append_printf(out, "%s: %zu %s%s %s%s\n\n", title, ranks->n, nouns_of(ranks), on, ranks->reports[0].device->name, shared[ranks->share]);
     append_head(out, ranks, &whole, columns);
     append_changes(out, ranks, plain, &old, &whole, columns);
@@ -416,7 +429,7 @@ static void add_whole(JsonBuilder *b, const EchRanks *ranks)
     ech_json_add_double(b, "waits_share", whole.waits);
     ech_json_add_count(b, "fullest_bytes", whole.fullest);
     ech_json_add_bool(b, "fits", whole.fits);
-    ech_json_add_bool(b, "devices_of_one_process", ranks->devices);
+    ech_json_add_bool(b, "devices_of_one_process", ranks->devices && !ranks->processes);
     ech_json_add_text(b, "share", share_names[ranks->share]);
 }
 

@@ -91,6 +91,13 @@ uint32_t *ech_trace_devices(const EchTrace *trace, size_t *ret_n)
     return (uint32_t *)(void *)g_array_free(g_steal_pointer(&devices), FALSE);
 }
 
+const char *ech_trace_property_of(const EchTrace *trace, const char *key, uint32_t device)
+{
+    g_autofree char *own = g_strdup_printf("%s:%u", key, device);
+    const char *value = ech_trace_get_property(trace, own);
+    return value ? value : ech_trace_get_property(trace, key);
+}
+
 bool ech_trace_device_of(const EchTrace *trace, EchId memory, uint32_t *ret)
 {
     const EchBuffer *buffers = ech_trace_buffers(trace);
@@ -321,8 +328,14 @@ static void copy_tables(Selection *s)
         ech_trace_builder_queue(s->builder, ech_trace_string(trace, queue->name), (EchQueueKind)queue->kind, queue->device);
     }
     const char *key, *value;
-    for (size_t i = 0; (key = ech_trace_property(trace, i, &value)); i++)
-        ech_trace_builder_set_property(s->builder, key, value);
+    g_autofree char *of_device = g_strdup_printf(":%u", s->options->device);
+    for (size_t i = 0; (key = ech_trace_property(trace, i, &value)); i++) {
+        g_autofree char *of_all = s->apart && g_str_has_suffix(key, of_device) ? g_strndup(key, strlen(key) - strlen(of_device)) : NULL;
+        if (of_all && ech_trace_get_property(trace, of_all))
+            ech_trace_builder_set_property(s->builder, of_all, value);
+        else
+            ech_trace_builder_set_property(s->builder, key, value);
+    }
 }
 
 static EchId mapped(const EchId *map, EchId id)

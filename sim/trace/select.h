@@ -26,6 +26,8 @@ typedef struct {
 /** Properties of what was selected of a capture of several devices: the device's number; whether it is to be replayed together with the others. */
 #define ECH_TRACE_DEVICE "device_of_several"
 #define ECH_TRACE_TOGETHER "devices_together"
+/** How many processes the devices of a capture are of, where those are several. */
+#define ECH_TRACE_PROCESSES "processes"
 /** The number by which a trace is told among others that are replayed with it: its device's where they are those of one capture, else its rank's, or @place. */
 uint64_t ech_trace_number(const EchTrace *trace, uint64_t place);
 /** The selected trace; @ret_ops[n_ops of @trace] gets the new number of each operation, ECH_NONE for those left out (may be NULL). Traces with
@@ -34,6 +36,8 @@ EchTrace *ech_trace_select(const EchTrace *trace, const EchSelectOptions *option
 
 /** Whether memories of several devices have names in it, although one may have done all the work. */
 bool ech_trace_is_of_several(const EchTrace *trace);
+/** What property @key says of @device alone ("peak_reserved_bytes:1"), or of all where that is one. NULL: nothing. Borrowed. */
+const char *ech_trace_property_of(const EchTrace *trace, const char *key, uint32_t device);
 /** The device whose allocator a memory belongs to: that of its buffers' queues. False where none has one. */
 bool ech_trace_device_of(const EchTrace *trace, EchId memory, uint32_t *ret);
 

@@ -26,7 +26,7 @@ collective "sum" q=3 type=all-reduce from=0 bytes=1048576 after=-1 launch="meets
 wait "meet" q=3 after=-1 launch="meets=0/0"
 ring.1 and 1 more: 2 ranks on h100-sxm
 
-  Every rank fits.
+  Nothing here says what lies in memory.
   It takes 158 us; 28.4 % of all ranks' time is waiting for one another.
 
                                                   kernels   communication       waits for           host,

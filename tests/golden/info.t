@@ -173,7 +173,7 @@ $ echelon alloc tests/golden/data/oom.pickle --json --report | grep -E '"(format
  "fragmentation" : 0.025000000000000022,
  "out_of_memory_served" : 1,
 $ echelon run --trace tests/fuzz/corpus/recorded/no_parts.ech --device tests/golden/data/small.yaml --json | iconv -f utf-8 -t utf-8 | grep -c makespan_ps
-1
+3
 $ echelon info traces/gpt_offload.v5e --json | sed -n '/"memory_analysis"/,/"copies"/p' | tr -d ' \n'; echo
 "memory_analysis":{"argument":6821888,"output":6816768,"temp":1327104,"alias":6815744,"constant":6144,"host_argument":0,"host_output":0,"host_alias":0,"host_temp":2097152,"peak":39457792},"heap":{"0":{"allocation_bytes":1311232,"peak_live_bytes":525312},"1":{"allocation_bytes":32628736,"peak_live_bytes":32628736},"2":{"allocation_bytes":36,"peak_live_bytes":36},"5":{"allocation_bytes":2097152,"peak_live_bytes":2097152},"6":{"allocation_bytes":512,"peak_live_bytes":512}},"spaces":{"0":8167936,"1":32628736,"2":36,"5":2097152,"6":512},"copies":{
 $ echelon info traces/gpt_offload.v5e --json | sed -n '/"copies"/,/"program"/p' | tr -d ' \n'; echo

@@ -1306,11 +1306,11 @@ $ echelon import tests/golden/data/oom.pickle -o $T/on.ech >/dev/null 2>&1; sed 
   It fits. hbm 120 MiB of 78.6 GiB (0 %)
   The program ran out of memory 1 time when it was captured, with 210 MiB, and went on: 100 MiB more were asked for by loss.py:8 with 56 MiB in use. What it leaves out then, a batch say, is in no figure here; captured with room (--set device.memories.hbm.capacity=1TiB) it leaves out nothing.
   The program ran out of memory 1 time when it was captured, with 210 MiB, and went on: 100 MiB more were asked for by loss.py:8 with 56 MiB in use. What it leaves out then, a batch say, is in no figure here; captured with room (--set device.memories.hbm.capacity=1TiB) it leaves out nothing.
-$ for f in tests/fuzz/corpus/nsys/gpus.sqlite tests/golden/data/peers.json; do echelon run --trace $f --device h200 | grep -E "It fits|recorded on|holds|no memory"; done
-  It fits. hbm 2 MiB of 139 GiB (0 %)
-  - the capture holds devices 1, 2: device 2, the fullest, is replayed alone, on links and memories of its own, as if it had to wait for none of the others (capture_device chooses another)
-  - recorded on NVIDIA H100 80GB HBM3: recorded times are carried from h100-sxm to h200
-  - of the 170 ns recorded on h100-sxm, 100.0 % by the rates of memory, or of products, alone
+$ for f in tests/fuzz/corpus/nsys/gpus.sqlite tests/golden/data/peers.json; do echelon run --trace $f --device h200 | grep -E "fits|recorded on|holds|no memory"; done
+  Every device fits.
+    devices 1, 2: recorded on NVIDIA H100 80GB HBM3: recorded times are carried from h100-sxm to h200
+    device 1: of the 200 ns recorded on h100-sxm, 100.0 % by the rates of memory, or of products, alone
+    device 2: of the 170 ns recorded on h100-sxm, 100.0 % by the rates of memory, or of products, alone
   It fits. hbm 500 KiB of 139 GiB (0 %)
   - recorded on NVIDIA H100 80GB HBM3: recorded times are carried from h100-sxm to h200
   - of the 20 us recorded on h100-sxm, 50.0 % by the rates of memory, or of products, alone, 50.0 % are copies and collectives, by their links

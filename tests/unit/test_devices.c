@@ -324,7 +324,7 @@ START_TEST(blocks_are_divided_anew)
     g_autoptr(GString) text = ech_advice_text(advice, 400);
     ck_assert(strstr(text->str, "move 1 block from cuda:0 to cuda:1: then 2 on cuda:0 (384 MiB), 2 on cuda:1 from layers.2 (384 MiB), by device_map={..., "
                                 "\"layers.2\": 1, ...}"));
-    ck_assert(strstr(text->str, "One process runs it on 2 devices: 0 needs 576 MiB and has no room for it, 1 needs 192 MiB."));
+    ck_assert(strstr(text->str, "It runs on 2 devices: 0 needs 576 MiB and has no room for it, 1 needs 192 MiB."));
     g_unlink(path);
 }
 END_TEST

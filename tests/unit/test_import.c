@@ -6,6 +6,7 @@
 #include "sim/report/wire_out.h"
 #include "sim/trace/file.h"
 #include "sim/trace/lifetime.h"
+#include "sim/trace/meets.h"
 #include "sim/trace/select.h"
 #include "sim/trace/step.h"
 #include "tests/support/support.h"
@@ -437,7 +438,49 @@ START_TEST(kineto_collectives)
     ck_assert_int_eq(op->collective, collectives[_i].kind);
     ck_assert_uint_eq(op->bytes, collectives[_i].bytes);
     ck_assert_uint_eq(op->memory_from, collectives[_i].group);
-    ck_assert_str_eq(op->launch == ECH_NONE ? "" : ech_trace_string(import->trace, op->launch), collectives[_i].layout);
+    const char *launch = op->launch == ECH_NONE ? "" : ech_trace_string(import->trace, op->launch);
+    ck_assert_msg(g_str_has_prefix(launch, collectives[_i].layout), "%s", launch);
+    ck_assert_int_eq(*ech_meets_of(launch) != '\0', strstr(collectives[_i].args, "Process Group") != NULL);
+}
+END_TEST
+
+/* Who meets whom: a group by its name and ranks, in the order in which it ran whatever the file's; messages by who sends to whom; what says its number ("Seq")
+ * is not counted. */
+START_TEST(kineto_meetings)
+{
+#define GROUP(collective, name) "\"Collective name\": \"" collective "\", \"Process Group Ranks\": \"[0, 1]\", \"Process Group Name\": \"" name "\""
+    static const struct {
+        const char *args;
+        int start, like, times; /* like: the one before whose group it is, or -1 */
+    } events[] = {
+        {GROUP("allreduce", "0"), 30, -1, 1},
+        {GROUP("_allgather_base", "0"), 10, 0, 0},
+        {GROUP("allreduce", "1"), 50, -1, 0},
+        {GROUP("allreduce", "0") ", \"Seq\": 7", 60, -1, 0},
+        {GROUP("send", "0") ", \"Dst Rank\": 1", 70, -1, 0},
+        {GROUP("recv", "0") ", \"Src Rank\": 1", 80, -1, 0},
+        {GROUP("send", "0") ", \"Dst Rank\": 1", 90, 4, 1},
+    };
+#undef GROUP
+    g_autoptr(GString) text = g_string_new("{\"traceEvents\": [");
+    for (size_t i = 0; i < G_N_ELEMENTS(events); i++)
+        g_string_append_printf(text,
+                               "%s{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"nccl%zu\", \"ts\": %d, \"dur\": 1, \"args\": {\"stream\": 7, "
+                               "\"In msg nelems\": 16, \"Group size\": 2, \"dtype\": \"Half\", %s}}",
+                               i ? ", " : "", i, events[i].start, events[i].args);
+    g_string_append(text, "], \"distributedInfo\": {\"rank\": 0, \"world_size\": 2}}");
+    g_autoptr(EchImport) import = must_import(text->str);
+    ck_assert_str_eq(ech_trace_get_property(import->trace, "rank"), "0");
+    EchMeeting met[G_N_ELEMENTS(events)];
+    for (size_t i = 0; i < G_N_ELEMENTS(events); i++) {
+        g_autofree char *name = g_strdup_printf("nccl%zu", i);
+        const char *at = ech_meets_of(ech_trace_string(import->trace, ech_test_op(import->trace, ECH_OP_COLLECTIVE, name)->launch));
+        ck_assert_msg(ech_meets_next(&at, &met[i]), "%zu", i);
+        ck_assert_msg((int)met[i].times == events[i].times, "%zu", i);
+        ck_assert_int_eq(met[i].sends, strstr(events[i].args, "send") != NULL);
+        for (size_t k = 0; k < i; k++)
+            ck_assert_msg((met[i].group == met[k].group) == (events[i].like == (int)k), "%zu, %zu", k, i);
+    }
 }
 END_TEST
 
@@ -1414,6 +1457,7 @@ int main(void)
     tcase_add_loop_test(tcase, kineto_launches, 0, G_N_ELEMENTS(launched));
     tcase_add_loop_test(tcase, kineto_waits_untold, 0, G_N_ELEMENTS(untold));
     tcase_add_loop_test(tcase, kineto_collectives, 0, G_N_ELEMENTS(collectives));
+    tcase_add_test(tcase, kineto_meetings);
     tcase_add_test(tcase, kineto_of_2021);
     tcase_add_test(tcase, onnx_runtime);
     tcase_add_loop_test(tcase, kineto_collectives_sized_by_calls, 0, G_N_ELEMENTS(sized));

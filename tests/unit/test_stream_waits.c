@@ -2,10 +2,11 @@
 #include "sim/import/stream_waits.h"
 #include "tests/support/support.h"
 
-/* Work "name" asked for, begun and lasting so long (us) on a queue; without a name a call that lets a stream wait. */
+/* Work "name" asked for, begun and lasting so long (us) on a queue, in capitals a copy to the other device; without a name a call that lets a stream wait. */
 typedef struct {
     char name;
     int asked, start, duration, queue;
+    int thread; /* 0: not told */
 } Row;
 
 static const struct {
@@ -14,27 +15,39 @@ static const struct {
     Row rows[6];
 } cases[] = {
     /* The host asked for b after a had ended. */
-    {ECH_WAITS_TOLD, "ba", {{'a', 0, 5, 10, 0}, {'b', 20, 30, 10, 1}}},
+    {ECH_WAITS_TOLD, "ba", {{'a', 0, 5, 10, 0, 0}, {'b', 20, 30, 10, 1, 0}}},
     /* It asked before: it need not come after it. */
-    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0}, {'b', 10, 30, 10, 1}}},
+    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0, 0}, {'b', 10, 30, 10, 1, 0}}},
     /* Told once: c of the same stream comes after b anyway. */
-    {ECH_WAITS_TOLD, "ba", {{'a', 0, 5, 10, 0}, {'b', 20, 30, 10, 1}, {'c', 50, 60, 10, 1}}},
+    {ECH_WAITS_TOLD, "ba", {{'a', 0, 5, 10, 0, 0}, {'b', 20, 30, 10, 1, 0}, {'c', 50, 60, 10, 1, 0}}},
     /* The newest of each stream that had ended. */
-    {ECH_WAITS_TOLD, "cb ca", {{'a', 0, 5, 10, 0}, {'b', 1, 5, 12, 1}, {'c', 40, 41, 10, 2}}},
+    {ECH_WAITS_TOLD, "cb ca", {{'a', 0, 5, 10, 0, 0}, {'b', 1, 5, 12, 1, 0}, {'c', 40, 41, 10, 2, 0}}},
     /* Of another device, of another process. */
-    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0}, {'b', 20, 30, 10, 3}, {'c', 50, 60, 10, 4}}},
+    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0, 0}, {'b', 20, 30, 10, 3, 0}, {'c', 50, 60, 10, 4, 0}}},
     /* What is no stream is left alone. */
-    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0}, {'b', 20, 30, 10, 5}}},
+    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0, 0}, {'b', 20, 30, 10, 5, 0}}},
     /* Asked for early, begun when a had ended: where nothing is known of waits, it waited; with all waits told it did not. */
-    {ECH_WAITS_UNKNOWN, "ba", {{'a', 0, 5, 50, 0}, {'b', 1, 57, 10, 1}}},
-    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 50, 0}, {'b', 1, 57, 10, 1}}},
-    {ECH_WAITS_CALLS, "", {{'a', 0, 5, 50, 0}, {'b', 1, 57, 10, 1}}},
+    {ECH_WAITS_UNKNOWN, "ba", {{'a', 0, 5, 50, 0, 0}, {'b', 1, 57, 10, 1, 0}}},
+    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 50, 0, 0}, {'b', 1, 57, 10, 1, 0}}},
+    {ECH_WAITS_CALLS, "", {{'a', 0, 5, 50, 0, 0}, {'b', 1, 57, 10, 1, 0}}},
     /* Begun much later: for a reason of its own. */
-    {ECH_WAITS_UNKNOWN, "", {{'a', 0, 5, 50, 0}, {'b', 1, 95, 10, 1}}},
+    {ECH_WAITS_UNKNOWN, "", {{'a', 0, 5, 50, 0, 0}, {'b', 1, 95, 10, 1, 0}}},
     /* A call for stream 1: what is next there waits, what is next in stream 2 does not. */
-    {ECH_WAITS_CALLS, "ba", {{'a', 0, 5, 50, 0}, {0, 1, 0, 0, 1}, {'c', 2, 10, 10, 2}, {'b', 3, 57, 10, 1}}},
+    {ECH_WAITS_CALLS, "ba", {{'a', 0, 5, 50, 0, 0}, {0, 1, 0, 0, 1, 0}, {'c', 2, 10, 10, 2, 0}, {'b', 3, 57, 10, 1, 0}}},
+    /* Another device's: one thread asked for it when the other had ended, or threads of their own did. */
+    {ECH_WAITS_TOLD, "ba", {{'a', 0, 5, 10, 0, 1}, {'b', 20, 30, 10, 3, 1}}},
+    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0, 1}, {'b', 20, 30, 10, 3, 2}}},
+    /* A wait for an event that is not told of is one of another device: not a's of the same one. */
+    {ECH_WAITS_TOLD, "ba", {{'a', 0, 5, 50, 0, 0}, {0, 1, 0, 0, 3, 0}, {'b', 3, 57, 10, 3, 0}}},
+    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 50, 0, 0}, {0, 1, 0, 0, 1, 0}, {'b', 3, 57, 10, 1, 0}}},
+    {ECH_WAITS_CALLS, "bA", {{'A', 0, 5, 50, 0, 0}, {0, 1, 0, 0, 3, 0}, {'b', 3, 57, 10, 3, 0}}},
+    {ECH_WAITS_CALLS, "", {{'a', 0, 5, 50, 0, 0}, {0, 1, 0, 0, 3, 0}, {'b', 3, 57, 10, 3, 0}}},
+    /* A copy to the device is waited for, and waits for what that device does; kernels are not. */
+    {ECH_WAITS_UNKNOWN, "bA", {{'A', 0, 5, 50, 0, 0}, {'b', 1, 57, 10, 3, 0}}},
+    {ECH_WAITS_UNKNOWN, "Ab", {{'b', 0, 5, 50, 3, 0}, {'A', 1, 57, 10, 0, 0}}},
+    {ECH_WAITS_UNKNOWN, "", {{'a', 0, 5, 50, 0, 0}, {'b', 1, 57, 10, 3, 0}}},
     /* It had not ended: so that it was not waited for. */
-    {ECH_WAITS_CALLS, "", {{'a', 0, 5, 50, 0}, {0, 1, 0, 0, 1}, {'b', 3, 30, 10, 1}}},
+    {ECH_WAITS_CALLS, "", {{'a', 0, 5, 50, 0, 0}, {0, 1, 0, 0, 1, 0}, {'b', 3, 30, 10, 1, 0}}},
 };
 
 START_TEST(order)
@@ -46,7 +59,9 @@ START_TEST(order)
     for (size_t i = 0; i < G_N_ELEMENTS(items); i++) {
         const Row *row = &cases[_i].rows[i];
         if (row->name) {
-            items[n] = ech_item_init(ECH_ITEM_KERNEL);
+            items[n] = ech_item_init(g_ascii_isupper(row->name) ? ECH_ITEM_COPY : ECH_ITEM_KERNEL);
+            items[n].other = g_ascii_isupper(row->name) ? 1 - queues[row->queue].device : ECH_NONE;
+            items[n].thread = row->thread ? (uint32_t)row->thread : ECH_NONE;
             items[n].name = (EchId)row->name;
             items[n].issued = row->asked * ECH_PS_PER_US;
             items[n].start = row->start * ECH_PS_PER_US;

@@ -573,6 +573,46 @@ START_TEST(words)
 }
 END_TEST
 
+/* Collectives of group 1, of so many bytes and such recorded times; the trace is the caller's. */
+static EchTrace *recorded(const EchBytes *bytes, const EchTime *times, size_t n)
+{
+    Rank r = rank_new();
+    ech_trace_builder_set_property(r.b, ECH_TRACE_MEETS_COUNTED, "1");
+    for (size_t i = 0; i < n; i++) {
+        g_autofree char *meets = g_strdup_printf("meets=1/%zu", i);
+        EchOp *op = ech_trace_builder_peek_op(r.b, add_collective(&r, r.messages[0], ECH_COLLECTIVE_ALL_REDUCE, bytes[i], meets, ECH_NONE));
+        op->memory_from = 0;
+        op->recorded.duration = times[i];
+    }
+    return finish(&r);
+}
+
+/* A recorded collective takes as long as with who came last; a recording that begins later is brought to meet the same. */
+START_TEST(recorded_collectives_meet)
+{
+    static const EchBytes bytes[] = {100, 200, 300, 100, 200, 300};
+    static const EchTime first[] = {50, 10, 10, 10, 10, 10}, second[] = {10, 10, 70, 10, 10};
+    static const char *const met[] = {"meets=1/1", "meets=1/2", "meets=1/3", "meets=1/4", "meets=1/5"};
+    for (int whole = 0; whole < 2; whole++) { /* the second has not recorded the first collective, or not the last */
+        EchTrace *traces[] = {recorded(bytes, first, 6), recorded(bytes + (whole ? 0 : 1), second, 5)};
+        uint64_t settled = 0;
+        g_autoptr(GError) error = NULL;
+        ck_assert_ok(ech_meets_join(traces, 2, &settled, &error), error);
+        ck_assert_uint_eq(settled, whole ? 2 : 1);
+        for (size_t i = 0; i < 5; i++) {
+            const EchOp *op = &ech_trace_ops(traces[1])[i];
+            ck_assert_str_eq(ech_trace_string(traces[1], op->launch), whole ? (i ? met[i - 1] : "meets=1/0") : met[i]);
+            ck_assert_int_eq(op->recorded.duration, 10);
+            ck_assert_uint_eq(op->memory_from, 2);
+        }
+        ck_assert_int_eq(ech_trace_ops(traces[0])[0].recorded.duration, whole ? 10 : 50); /* nobody else's */
+        ck_assert_uint_eq(ech_trace_ops(traces[0])[0].memory_from, whole ? 2 : 0);
+        ech_trace_unref(traces[0]);
+        ech_trace_unref(traces[1]);
+    }
+}
+END_TEST
+
 int main(void)
 {
     Suite *suite = suite_create("together");
@@ -590,6 +630,7 @@ int main(void)
     tcase_add_test(cases, hosts_meet_at_a_barrier);
     tcase_add_loop_test(cases, loops_meet_nobody, 0, 2);
     tcase_add_test(cases, words);
+    tcase_add_test(cases, recorded_collectives_meet);
     suite_add_tcase(suite, cases);
     return ech_test_main(suite);
 }

@@ -142,3 +142,20 @@ segments[1] = {**segments[0], "address": A + 300 * MIB, "total_size": 180 * MIB,
                "blocks": [{**segments[0]["blocks"][0], "address": A + 300 * MIB, "size": 180 * MIB, "requested_size": 180 * MIB}]}
 with open(pathlib.Path(__file__).with_name("served.pickle"), "wb") as out:
     pickle.dump({"segments": segments, "device_traces": [window], "allocator_settings": {"expandable_segments": False}, "external_annotations": []}, out, protocol=4)
+
+# two_devices.pickle: one program on two devices; the second holds more, and is refused.
+def listed(device, *allocations):
+    base = A + device * (1 << 40)
+    return [{"action": action, "addr": base + at * MIB, "size": size * MIB, "stream": 0, "time_us": next(ticks), "frames": frames}
+            for at, size in allocations for action in ("segment_alloc", "alloc")], [
+           {"device": device, "address": base + at * MIB, "total_size": size * MIB, "allocated_size": size * MIB, "stream": 0, "segment_type": "large",
+            "segment_pool_id": MAIN, "is_expandable": False, "blocks": [{"address": base + at * MIB, "size": size * MIB, "requested_size": size * MIB,
+                                                                         "state": "active_allocated", "frames": []}]} for at, size in allocations]
+
+
+first, of_first = listed(0, (0, 50), (50, 20))
+second, of_second = listed(1, (0, 70), (70, 30))
+second.append({"action": "oom", "device_free": 10 * MIB, "size": 40 * MIB, "stream": 0, "time_us": next(ticks), "frames": frames})
+with open(pathlib.Path(__file__).with_name("two_devices.pickle"), "wb") as out:
+    pickle.dump({"segments": of_first + of_second, "device_traces": [first, second], "allocator_settings": {"expandable_segments": False},
+                 "external_annotations": []}, out, protocol=4)
