@@ -443,7 +443,12 @@ void ech_capture_set_waits(EchCapture *capture, EchWaitsTold told)
 
 void ech_capture_wait_call(EchCapture *capture, EchTime time, uint32_t thread, uint32_t queue)
 {
-    g_array_append_val(capture->calls, ((EchWaitCall){time, thread, queue}));
+    g_array_append_val(capture->calls, ((EchWaitCall){time, ECH_TIME_NONE, thread, queue}));
+}
+
+void ech_capture_stand_call(EchCapture *capture, EchTime time, EchTime end, uint32_t thread)
+{
+    g_array_append_val(capture->calls, ((EchWaitCall){time, end, thread, ECH_NONE}));
 }
 
 void ech_capture_set_unrecorded(EchCapture *capture)

@@ -149,6 +149,8 @@ typedef enum { ECH_WAITS_UNKNOWN, ECH_WAITS_CALLS, ECH_WAITS_TOLD } EchWaitsTold
 void ech_capture_set_waits(EchCapture *capture, EchWaitsTold told);
 /** A call that lets a stream wait for what the recording does not say. @thread: as EchItem.thread. @queue: the stream, or ECH_NONE where that is not said. */
 void ech_capture_wait_call(EchCapture *capture, EchTime time, uint32_t thread, uint32_t queue);
+/** A call in which the thread stood still until @end for work of which the recording does not say which it was; those that it says are HOST_WAIT items. */
+void ech_capture_stand_call(EchCapture *capture, EchTime time, EchTime end, uint32_t thread);
 /** Says that nothing in the capture was measured: an allocator's event comes after what was asked of its device before it. */
 void ech_capture_set_unrecorded(EchCapture *capture);
 /** A migration of managed memory was recorded: @bytes of a COPY, which is added besides. The trace says so (migrations_recorded), for what was recorded is not

@@ -147,6 +147,8 @@ static void tell_waits(Reader *r)
         const Launch *launch = &g_array_index(r->launches, Launch, i);
         if (launch->role == SYNC_STREAM_WAIT && !r->n_syncs)
             ech_capture_wait_call(r->capture, launch->start, launch->thread, ECH_NONE);
+        if (launch->role == SYNC_STREAM || launch->role == SYNC_DEVICE || launch->role == SYNC_EVENT)
+            ech_capture_stand_call(r->capture, launch->start, launch->end, launch->thread);
     }
 }
 

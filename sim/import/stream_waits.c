@@ -15,10 +15,16 @@ typedef struct {
     EchTime last_wait; /* Of the newest such call; INT64_MIN: none. */
 } Stream;
 
+/* When a host stood still for work; end INT64_MIN: it has not. */
+typedef struct {
+    EchTime start, end;
+} Stand;
+
 /* What a host thread has called. */
 typedef struct {
     uint32_t pending;  /* The first item asked for after the newest call, until then; ECH_NONE: none */
     EchTime last_wait; /* INT64_MIN: none */
+    Stand stand;       /* the newest */
 } Caller;
 
 /* Streams of one process; where some process has too many, of one of its devices. */
@@ -27,6 +33,7 @@ typedef struct {
     uint32_t first, n_streams; /* They follow each other. */
     GArray *log;               /* uint32_t: items in the order in which they ended */
     GArray *running;           /* uint32_t: items that had not ended when the host asked last; a heap, the earliest end first */
+    Stand stand;               /* the newest of its host's */
 } Group;
 
 typedef struct {
@@ -99,11 +106,32 @@ static gint compare_ends(gconstpointer a, gconstpointer b, gpointer data)
     return (x > y) - (x < y);
 }
 
-/* Devices of one process that threads of their own ask need not come after one another. */
-static bool host_orders(const Search *s, uint32_t x, uint32_t y)
+static Caller *caller_of(Search *s, uint32_t thread)
 {
-    const EchItem *a = &s->items[x], *b = &s->items[y];
-    return s->streams[stream_of(s, x)].device == s->streams[stream_of(s, y)].device || (a->thread != ECH_NONE && a->thread == b->thread);
+    gpointer key = GSIZE_TO_POINTER((gsize)thread + 1);
+    Caller *caller = g_hash_table_lookup(s->callers, key);
+    if (!caller) {
+        caller = g_new(Caller, 1);
+        *caller = (Caller){.pending = ECH_NONE, .last_wait = INT64_MIN, .stand = {.end = INT64_MIN}};
+        g_hash_table_insert(s->callers, key, caller);
+    }
+    return caller;
+}
+
+/* Whether the host stood still for @y, until it ended, before it asked for @x. */
+static bool stood_for(const Search *s, const Stand *stand, uint32_t x, uint32_t y)
+{
+    EchTime end = end_of(&s->items[y]);
+    return stand->end > INT64_MIN && stand->end <= s->items[x].issued + CLOCK_PS && end > stand->start && end <= stand->end + CLOCK_PS &&
+           end >= stand->end - START_PS;
+}
+
+/* What a host asks of one device need not come after what it asked of another, unless it stood still for that. */
+static bool host_orders(Search *s, uint32_t x, uint32_t y)
+{
+    uint32_t own = stream_of(s, x);
+    return s->streams[own].device == s->streams[stream_of(s, y)].device || stood_for(s, &group_at(s, own)->stand, x, y) ||
+           stood_for(s, &caller_of(s, s->items[x].thread)->stand, x, y);
 }
 
 /* The newest of each other stream that had ended when @x was asked for, those first that ended last. */
@@ -182,18 +210,6 @@ static uint32_t held_up_by(const Search *s, uint32_t x, EchTime before)
     return last;
 }
 
-static Caller *caller_of(Search *s, uint32_t thread)
-{
-    gpointer key = GSIZE_TO_POINTER((gsize)thread + 1);
-    Caller *caller = g_hash_table_lookup(s->callers, key);
-    if (!caller) {
-        caller = g_new(Caller, 1);
-        *caller = (Caller){.pending = ECH_NONE, .last_wait = INT64_MIN};
-        g_hash_table_insert(s->callers, key, caller);
-    }
-    return caller;
-}
-
 static void wait_as_called(Search *s, uint32_t x, Caller *caller)
 {
     Stream *own = &s->streams[stream_of(s, x)];
@@ -240,7 +256,7 @@ static uint32_t group_of(Search *s, const EchStreamOf *queue)
         if (group->process == queue->process && (!s->apart || group->device == queue->device))
             return i;
     }
-    Group group = {.device = queue->device, .process = queue->process};
+    Group group = {.device = queue->device, .process = queue->process, .stand = {.end = INT64_MIN}};
     group.log = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     group.running = g_array_new(FALSE, FALSE, sizeof(uint32_t));
     g_array_append_val(s->groups, group);
@@ -314,6 +330,18 @@ static void end(Search *s)
     g_free(s->streams);
 }
 
+/* The host's waits that are told hold for its process. */
+static void note_stand(const Search *s, const EchItem *item)
+{
+    if (item->kind != ECH_ITEM_HOST_WAIT || item->start == ECH_TIME_NONE || item->duration == ECH_TIME_NONE || item->queue >= s->n_queues)
+        return;
+    for (guint i = 0; i < s->groups->len; i++) {
+        Group *group = &g_array_index(s->groups, Group, i);
+        if (group->process == s->queues[item->queue].process)
+            group->stand = (Stand){item->start, end_of(item)};
+    }
+}
+
 static void search(Search *s, size_t n_items, GArray *calls)
 {
     bool several = begin(s); /* of one device, all threads launch in turn (autograd's and the program's own); of several, each thread has its own */
@@ -321,12 +349,17 @@ static void search(Search *s, size_t n_items, GArray *calls)
     guint c = 0;
     for (uint32_t x = 0; x < n_items; x++) {
         const EchItem *item = &s->items[x];
+        note_stand(s, item);
         if (!is_work(s, item) || s->index[item->queue] == ECH_NONE)
             continue;
         for (; c < calls->len && g_array_index(calls, EchWaitCall, c).time <= item->issued; c++) {
             const EchWaitCall *call = &g_array_index(calls, EchWaitCall, c);
-            if (call->queue == ECH_NONE) {
-                *caller_of(s, several ? call->thread : 0) = (Caller){x, call->time};
+            if (call->end != ECH_TIME_NONE) {
+                caller_of(s, call->thread)->stand = (Stand){call->time, call->end};
+            } else if (call->queue == ECH_NONE) {
+                Caller *caller = caller_of(s, several ? call->thread : 0);
+                caller->pending = x;
+                caller->last_wait = call->time;
             } else if (s->index[call->queue] != ECH_NONE) {
                 s->streams[s->index[call->queue]].pending = x;
                 s->streams[s->index[call->queue]].last_wait = call->time;

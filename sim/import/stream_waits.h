@@ -7,8 +7,8 @@
  *    a recording does not say when the host asked, whatever had ended when it began;
  *  - what is asked for next after a call that lets a stream wait (cudaStreamWaitEvent) waits for the stream that was given work last before the call;
  *  - what began late, just when another stream's work had ended, waited for that.
- * The second and third hold only where the waits themselves are not told. Streams of a process's other devices count, too: by the first rule where one
- * thread asked for both, by the others for copies between the two.
+ * The second and third hold only where the waits themselves are not told. Streams of a process's other devices count, too: by the first rule where the
+ * host stood still for what had ended, by the others for copies between the two.
  */
 #pragma once
 #include "sim/import/capture.h"
@@ -19,9 +19,10 @@ typedef struct {
     bool stream; /**< Of a GPU; what is not is left alone. */
 } EchStreamOf;
 
-/** A call that lets a stream wait. With all waits told: one of those that name no event, which another device's stream recorded. */
+/** A call that lets a stream wait (with all waits told: one of those that name no event, which another device's stream recorded), or the host itself. */
 typedef struct {
     EchTime time;
+    EchTime end;     /**< Of the host's own wait; ECH_TIME_NONE: it is a stream's. */
     uint32_t thread; /**< As EchItem.thread. */
     uint32_t queue;  /**< The stream, or ECH_NONE where it is not told. */
 } EchWaitCall;

@@ -2,7 +2,8 @@
 #include "sim/import/stream_waits.h"
 #include "tests/support/support.h"
 
-/* Work "name" asked for, begun and lasting so long (us) on a queue, in capitals a copy to the other device; without a name a call that lets a stream wait. */
+/* Work "name" asked for, begun and lasting so long (us) on a queue, in capitals a copy to the other device; without a name a call that lets a stream wait, or
+ * the thread itself (queue -1). */
 typedef struct {
     char name;
     int asked, start, duration, queue;
@@ -34,9 +35,11 @@ static const struct {
     {ECH_WAITS_UNKNOWN, "", {{'a', 0, 5, 50, 0, 0}, {'b', 1, 95, 10, 1, 0}}},
     /* A call for stream 1: what is next there waits, what is next in stream 2 does not. */
     {ECH_WAITS_CALLS, "ba", {{'a', 0, 5, 50, 0, 0}, {0, 1, 0, 0, 1, 0}, {'c', 2, 10, 10, 2, 0}, {'b', 3, 57, 10, 1, 0}}},
-    /* Another device's: one thread asked for it when the other had ended, or threads of their own did. */
-    {ECH_WAITS_TOLD, "ba", {{'a', 0, 5, 10, 0, 1}, {'b', 20, 30, 10, 3, 1}}},
-    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0, 1}, {'b', 20, 30, 10, 3, 2}}},
+    /* Another device's: the same thread asked for it when the other had ended, after it stood still for that, after another did, until long after. */
+    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0, 1}, {'b', 20, 30, 10, 3, 1}}},
+    {ECH_WAITS_TOLD, "ba", {{'a', 0, 5, 10, 0, 1}, {0, 2, 0, 15, -1, 1}, {'b', 20, 30, 10, 3, 1}}},
+    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0, 1}, {0, 2, 0, 15, -1, 2}, {'b', 20, 30, 10, 3, 1}}},
+    {ECH_WAITS_TOLD, "", {{'a', 0, 5, 10, 0, 1}, {0, 2, 0, 95, -1, 1}, {'b', 99, 99, 10, 3, 1}}},
     /* A wait for an event that is not told of is one of another device: not a's of the same one. */
     {ECH_WAITS_TOLD, "ba", {{'a', 0, 5, 50, 0, 0}, {0, 1, 0, 0, 3, 0}, {'b', 3, 57, 10, 3, 0}}},
     {ECH_WAITS_TOLD, "", {{'a', 0, 5, 50, 0, 0}, {0, 1, 0, 0, 1, 0}, {'b', 3, 57, 10, 1, 0}}},
@@ -68,7 +71,8 @@ START_TEST(order)
             items[n].duration = row->duration * ECH_PS_PER_US;
             items[n++].queue = (uint32_t)row->queue;
         } else if (row->asked > 0) {
-            g_array_append_val(calls, ((EchWaitCall){row->asked * ECH_PS_PER_US, 0, (uint32_t)row->queue}));
+            g_array_append_val(calls, ((EchWaitCall){row->asked * ECH_PS_PER_US, row->queue < 0 ? (row->asked + row->duration) * ECH_PS_PER_US : ECH_TIME_NONE,
+                                                     row->queue < 0 ? (uint32_t)row->thread : 0, (uint32_t)row->queue}));
         }
     }
     uint32_t left_out;
