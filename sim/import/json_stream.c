@@ -75,6 +75,11 @@ bool ech_json_unclosed(const EchJson *json)
     return json->unclosed;
 }
 
+bool ech_json_is_cut(const EchJson *json)
+{
+    return json->error && strstr(json->error->message, "the file is cut");
+}
+
 static EchJsonToken bad(EchJson *json, const char *what)
 {
     if (!json->error)
@@ -454,7 +459,9 @@ EchJsonToken ech_json_next(EchJson *json)
         return ECH_JSON_BAD;
     if (json->expect == EXPECT_NOTHING) {
         if (c < 0 || !json->more)
-            return c < 0 ? ECH_JSON_END : bad(json, "more text after the end of the document");
+            return c < 0 ? ECH_JSON_END
+                         : bad(json, c == '{' || c == '[' ? "another document after the end of the first: are they two files? expected one of them"
+                                                          : "more text after the end of the document");
         json->expect = EXPECT_VALUE;
     }
     json->unclosed = c < 0 && json->depth == 1 && !json->error;

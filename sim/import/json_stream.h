@@ -45,6 +45,8 @@ uint64_t ech_json_offset(const EchJson *json);
 uint64_t ech_json_repaired(const EchJson *json);
 /** Whether an ECH_JSON_BAD is only that the text ended, between two values of the outermost container. */
 bool ech_json_unclosed(const EchJson *json);
+/** Whether an ECH_JSON_BAD is only that the text, or the gzip data that it comes from, ended too early. */
+bool ech_json_is_cut(const EchJson *json);
 /** Sets the error of an ECH_JSON_BAD (or, with other tokens, "unexpected value here"); returns false. */
 bool ech_json_error(EchJson *json, GError **error);
 

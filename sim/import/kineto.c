@@ -1252,6 +1252,20 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     return ech_capture_finish(r->capture, error);
 }
 
+/* Of a file that is cut what is there can be used, if that has anything of a device. */
+static bool is_usable(Reader *r)
+{
+    bool any = false;
+    for (guint i = 0; i < r->kinds->len; i++)
+        any = any || (g_array_index(r->kinds, Kind, i).category == CAT_KERNEL && g_array_index(r->kinds, Kind, i).count > 0);
+    if (!any || !ech_json_is_cut(r->json))
+        return false;
+    ech_diag_dropped(r->ret->diag, "cut_files", 1, "byte %" G_GUINT64_FORMAT, ech_json_offset(r->json));
+    ech_diag_remark(r->ret->diag, "the file is cut, at byte %" G_GUINT64_FORMAT " of its text: %" G_GUINT64_FORMAT " events are read, those behind are missing",
+                    ech_json_offset(r->json), r->n_events);
+    return true;
+}
+
 /* A document on each line is a log, or another profiler's. */
 static bool tell_damage(Reader *r, EchSource *source, GError **error)
 {
@@ -1301,7 +1315,7 @@ static bool kineto_read(EchSource *source, const EchImportOptions *options, EchI
     r->e.provider = g_string_new(NULL);
     r->keys = g_string_new(NULL);
     r->nodes = ech_onnx_nodes_new();
-    bool ok = read_top(r) ? finish(r, options, error) : tell_damage(r, source, error);
+    bool ok = read_top(r) || is_usable(r) ? finish(r, options, error) : tell_damage(r, source, error);
     g_string_free(r->e.name, TRUE);
     g_string_free(r->e.kind, TRUE);
     g_string_free(r->e.sync, TRUE);

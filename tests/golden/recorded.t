@@ -86,3 +86,11 @@ rank1 and 1 more: 2 ranks on a100-80
     rank 0: 1 of its collectives and messages are with ranks that are not given, too: those are taken to be ready when it is
     rank 0: what comes after what in different streams is taken from the order of calls and the recorded times, where the recording does not say it: 7 times; torch.profiler.profile(experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)) has it say which stream waits for which
     rank 1: what comes after what in different streams is taken from the order of calls and the recorded times, where the recording does not say it: 5 times; torch.profiler.profile(experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)) has it say which stream waits for which
+$ head -c 2200 tests/golden/data/two_devices.json >$T/cut.json; echelon run --trace $T/cut.json --device a100-80 | grep -E 'It takes|cut,'; echelon import $T/cut.json --strict 2>&1 >/dev/null | grep -o 'byte .*strict'
+  It takes 2.30 ms; 31.8 % of all devices' time is waiting for one another.
+    devices 0, 1: the file is cut, at byte 2197 of its text: 13 events are read, those behind are missing
+byte 2197: 1 cut_files; expected none with --strict
+$ head -c 300 tests/golden/data/two_devices.json >$T/cut.json; echelon info $T/cut.json 2>&1 | grep -o 'byte.*'
+byte 300: the text ends inside a string; the file is cut
+$ cat tests/golden/data/rank0.json tests/golden/data/rank1.json >$T/both.json; echelon info $T/both.json 2>&1 | grep -o 'byte.*'
+byte 3819: another document after the end of the first: are they two files? expected one of them
