@@ -98,10 +98,10 @@ static void find_stretches(const EchReport *report, EchRankTimes *ret)
     for (uint32_t s = 0; s < run->n_spans; s++) {
         const EchSpan *span = &run->spans[s];
         EchOpKind kind = (EchOpKind)ops[span->op].kind;
-        if ((kind == ECH_OP_KERNEL || kind == ECH_OP_COPY) && !is_of_host(report, span))
-            add_turns(turns, ECH_RANK_KERNELS, s, span->start, span->end);
-        else if (kind == ECH_OP_COLLECTIVE)
+        if (kind == ECH_OP_COLLECTIVE || ech_trace_copy_between(report->trace, &ops[span->op]))
             add_turns(turns, ECH_RANK_COMMUNICATION, s, span->start, span->end);
+        else if ((kind == ECH_OP_KERNEL || kind == ECH_OP_COPY) && !is_of_host(report, span))
+            add_turns(turns, ECH_RANK_KERNELS, s, span->start, span->end);
         add_turns(turns, ECH_RANK_WAITS, s, span->start - span->waits[ECH_WAIT_PEERS], span->start);
     }
     g_array_sort(turns, by_time);

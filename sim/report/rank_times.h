@@ -6,8 +6,8 @@
 
 /** What a rank does at a moment; each hides those after it. */
 typedef enum {
-    ECH_RANK_KERNELS,       /**< At least one kernel or copy of its device runs. */
-    ECH_RANK_COMMUNICATION, /**< None does, and a collective or a message is on its way. */
+    ECH_RANK_KERNELS,       /**< At least one kernel of its device runs, or a copy from or to the host. */
+    ECH_RANK_COMMUNICATION, /**< None does, and a collective, a message or a copy to another device is on its way. */
     ECH_RANK_WAITS,         /**< Nothing runs, and something waits for another rank: the bubble. */
     ECH_RANK_IDLE,          /**< Nothing runs otherwise: the host's launches, mostly. */
     ECH_N_RANK_STATES,

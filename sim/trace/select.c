@@ -119,6 +119,14 @@ static uint32_t memory_device(const char *name)
     return (uint32_t)g_ascii_strtoull(colon + 1, NULL, 10);
 }
 
+bool ech_trace_copy_between(const EchTrace *trace, const EchOp *op)
+{
+    if (op->kind != ECH_OP_COPY)
+        return false;
+    const char *from = ech_trace_memory(trace, op->memory_from), *to = ech_trace_memory(trace, op->memory_to);
+    return !is_host_name(from) && !is_host_name(to) && memory_device(from) != memory_device(to);
+}
+
 bool ech_trace_is_of_several(const EchTrace *trace)
 {
     for (size_t m = 0; m < ech_trace_n_memories(trace); m++)

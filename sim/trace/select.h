@@ -53,6 +53,8 @@ bool ech_trace_copy_pageable(const EchTrace *trace, const EchOp *op);
 bool ech_trace_copy_untouched(const EchTrace *trace, const EchOp *op);
 /** A copy to another device's memory, of which neither reaches the other's: over the host's. */
 bool ech_trace_copy_staged(const EchTrace *trace, const EchOp *op);
+/** A copy between the memories of two devices of the capture. */
+bool ech_trace_copy_between(const EchTrace *trace, const EchOp *op);
 #define ECH_COPY_TO_UNTOUCHED "Memcpy DtoH (Device -> Pageable, untouched)"
 
 /** What the host's calls are called that pin memory: pages that it has to bring in first, or that are there. */

@@ -388,13 +388,13 @@ chain.pretend: 2 devices of one process, h100-sxm
 
                                                    kernels   communication       waits for           host,
   device       live   reserved       time              run           alone          others            idle
-       0     64 MiB     64 MiB     423 us     391 us  92 %      0 ps   0 %   22.9 us   5 %   9.14 us   2 %
+       0     64 MiB     64 MiB     423 us    66.6 us  16 %    324 us  77 %   22.9 us   5 %   9.14 us   2 %
        1     64 MiB     64 MiB     446 us    68.1 us  15 %      0 ps   0 %    359 us  81 %   18.3 us   4 %
 
   Who waits for whom, and what that one does meanwhile
-    device 1 for 0          359 us  2 times, all at Stream waits for event: runs kernels 100 %
+    device 1 for 0          359 us  2 times, all at Stream waits for event: runs kernels 10 %, communicates 90 %
     device 0 for 1         22.9 us  1 time, all at Synchronize stream: runs kernels 100 %
-    Device 0 is waited for longest, 359 us by all together; its kernels take 391 us, those of the others 68.1 us, most of it at k(float const*, float*): 57.4 us against 45.7 us.
+    Device 0 is waited for longest, 359 us by all together; its kernels take 66.6 us, those of the others 68.1 us.
 
   Device 0 is the fullest. --set capture_device=N tells all of one, alone; -o DIR writes a page of each.
 

@@ -7,12 +7,12 @@ two_devices: 2 devices of one process, a100-80
 
                                                    kernels   communication       waits for           host,
   device       live   reserved       time              run           alone          others            idle
-       0      2 GiB      2 GiB    2.80 ms    2.80 ms 100 %      0 ps   0 %      0 ps   0 %      0 ps   0 %
+       0      2 GiB      2 GiB    2.80 ms    1.40 ms  50 %   1.40 ms  50 %      0 ps   0 %      0 ps   0 %
        1      3 GiB      3 GiB    3.70 ms    1.80 ms  49 %      0 ps   0 %   1.90 ms  51 %      0 ps   0 %
 
   Who waits for whom, and what that one does meanwhile
-    device 1 for 0         1.90 ms  2 times, all at layer1: runs kernels 100 %
-    Device 0 is waited for longest, 1.90 ms by all together; its kernels take 2.80 ms, those of the others 1.80 ms, most of it at layer0: 1.40 ms against none.
+    device 1 for 0         1.90 ms  2 times, all at layer1: runs kernels 37 %, communicates 63 %
+    Device 0 is waited for longest, 1.90 ms by all together; its kernels take 1.40 ms, those of the others 1.80 ms.
 
   Device 1 is the fullest; spread evenly, each would hold 2.50 GiB at its fullest. --set capture_device=N tells all of one, alone; -o DIR writes a page of each.
 
