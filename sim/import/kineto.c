@@ -790,6 +790,7 @@ static void sync_event(Reader *r)
     if (waited < 0 && strcmp(e->sync->str, "Context Sync") != 0) {
         if (stream_wait)
             ech_capture_wait_call(r->capture, e->start, thread_of(r, e->tid), stream_of(r, e));
+        r->n_untold += stream_wait;
         ech_diag_note(r->ret->diag, "waits_for_nothing", 1);
         return;
     }
@@ -799,6 +800,7 @@ static void sync_event(Reader *r)
     item.other = waited < 0 ? ECH_NONE : ech_capture_stream(r->capture, device, waited);
     item.address = (uint64_t)e->start;
     r->n_syncs++;
+    r->n_stream_waits += stream_wait;
     /* The external slot carries the call that recorded the event. */
     ech_kineto_add_item(r, &item, e->correlation, e->wait_record, UINT32_MAX);
 }

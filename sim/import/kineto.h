@@ -134,6 +134,7 @@ typedef struct {
     int64_t base_us;
     int64_t base_ns;                                    /* baseTimeNanoseconds */
     uint64_t n_events, n_syncs, n_host_syncs, n_halves; /* halves: events told by a beginning and an end */
+    uint64_t n_stream_waits, n_untold;                  /* of streams: those that say what for, and those that do not */
     bool events_seen;
     bool takes_memory; /* a call takes memory of the device */
     EchOnnxNodes *nodes;

@@ -139,17 +139,26 @@ static void infer_host_waits(Reader *r)
     ech_diag_note(r->ret->diag, "inferred_host_waits", r->n_host_syncs);
 }
 
-/* What the file says of the waits of streams: all where PyTorch's profiler was asked to (enable_cuda_sync_events), else the calls, if it has the host's. */
+/* What the file says of the waits of streams: all where PyTorch's profiler was asked to (enable_cuda_sync_events), else the calls, if it has the host's. Where
+ * it was asked and says of none what for, Kineto has not heard of any event (with CUDA 12.9 and later, pytorch/kineto#1552). */
 static void tell_waits(Reader *r)
 {
-    ech_capture_set_waits(r->capture, r->n_syncs ? ECH_WAITS_TOLD : r->launches->len ? ECH_WAITS_CALLS : ECH_WAITS_UNKNOWN);
+    bool asked = r->n_syncs + r->n_untold > 0, unheard = r->n_untold > 0 && r->n_stream_waits == 0;
+    ech_capture_set_waits(r->capture, asked && !unheard ? ECH_WAITS_TOLD : asked || r->launches->len ? ECH_WAITS_CALLS : ECH_WAITS_UNKNOWN);
     for (guint i = 0; i < r->launches->len; i++) {
         const Launch *launch = &g_array_index(r->launches, Launch, i);
-        if (launch->role == SYNC_STREAM_WAIT && !r->n_syncs)
+        if (launch->role == SYNC_STREAM_WAIT && !asked)
             ech_capture_wait_call(r->capture, launch->start, launch->thread, ECH_NONE);
         if (launch->role == SYNC_STREAM || launch->role == SYNC_DEVICE || launch->role == SYNC_EVENT)
             ech_capture_stand_call(r->capture, launch->start, launch->end, launch->thread);
     }
+    if (!unheard)
+        return;
+    ech_trace_builder_set_property(r->builder, "stream_waits_told", "yes"); /* it need not be asked again */
+    ech_diag_remark(r->ret->diag,
+                    "of none of the %" G_GUINT64_FORMAT " waits of streams in it is told what for: Kineto leaves that out for events of another "
+                    "device, and with CUDA 12.9 and later for all (github.com/pytorch/kineto/pull/1552)",
+                    r->n_untold);
 }
 
 static int compare_shapes(gconstpointer a, gconstpointer b)

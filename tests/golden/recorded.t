@@ -21,7 +21,8 @@ two_devices: 2 devices of one process, a100-80
          3 GiB  [memory]
 
   Remarks
-    devices 0, 1: what comes after what in different streams is taken from the order of calls and the recorded times, where the recording does not say it: 2 times; torch.profiler.profile(experimental_config=torch._C._profiler._ExperimentalConfig(enable_cuda_sync_events=True)) has it say which stream waits for which
+    devices 0, 1: of none of the 2 waits of streams in it is told what for: Kineto leaves that out for events of another device, and with CUDA 12.9 and later for all (github.com/pytorch/kineto/pull/1552)
+    devices 0, 1: what comes after what in different streams is taken from the order of calls and the recorded times, where the recording does not say it: 2 times
 $ echelon run --trace tests/golden/data/two_devices.json --device a100-80 --set capture_device=1 | head -4
 two_devices, device 1 on a100-80 (NVIDIA A100 SXM4, 80 GB HBM2e)
   with capture_device=1

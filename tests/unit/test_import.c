@@ -402,6 +402,33 @@ START_TEST(kineto_waits_untold)
 }
 END_TEST
 
+/* Waits of streams that were recorded, and of none of which it is told what for (CUDA 12.9): the calls tell it. Where some are, that is all there was. */
+START_TEST(kineto_waits_unheard)
+{
+    static const char *const others[] = {
+        "", ", {\"ph\": \"X\", \"cat\": \"cuda_sync\", \"name\": \"Stream Wait Event\", \"pid\": 0, \"tid\": 9, \"ts\": 1, \"dur\": 0, "
+            "\"args\": {\"cuda_sync_kind\": \"Stream Wait Event\", \"stream\": 9, \"device\": 0, \"wait_on_stream\": 7, "
+            "\"wait_on_cuda_event_record_corr_id\": 1}}"};
+    g_autofree char *text = g_strdup_printf(
+        "{\"traceEvents\": ["
+        "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"a\", \"pid\": 0, \"tid\": 7, \"ts\": 5, \"dur\": 50, \"args\": {\"stream\": 7, \"correlation\": 1}},"
+        "{\"ph\": \"X\", \"cat\": \"cuda_sync\", \"name\": \"Stream Wait Event\", \"pid\": 0, \"tid\": 14, \"ts\": 3, \"dur\": 0, \"args\": "
+        "{\"cuda_sync_kind\": "
+        "\"Stream Wait Event\", \"stream\": 14, \"device\": 0, \"wait_on_stream\": -1, \"wait_on_cuda_event_record_corr_id\": -1}},"
+        "{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"b\", \"pid\": 0, \"tid\": 14, \"ts\": 57, \"dur\": 10, \"args\": {\"stream\": 14, \"correlation\": "
+        "2}},"
+        "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 1, \"tid\": 1, \"ts\": 2, \"dur\": 1, \"args\": {\"correlation\": "
+        "1}},"
+        "{\"ph\": \"X\", \"cat\": \"cuda_runtime\", \"name\": \"cudaLaunchKernel\", \"pid\": 1, \"tid\": 1, \"ts\": 4, \"dur\": 1, \"args\": {\"correlation\": "
+        "2}}%s]}",
+        others[_i]);
+    g_autoptr(EchImport) import = must_import(text);
+    g_autofree char *found = order_of(import->trace);
+    ck_assert_str_eq(found, _i == 0 ? "ba" : "");
+    ck_assert_int_eq(*ech_diag_remarks(import->diag) != NULL, _i == 0);
+}
+END_TEST
+
 /* What PyTorch says of NCCL's kernels. Nothing expected: it stays a kernel. */
 static const struct {
     const char *args;
@@ -1462,6 +1489,7 @@ int main(void)
     tcase_add_loop_test(tcase, kineto_waits_untold, 0, G_N_ELEMENTS(untold));
     tcase_add_loop_test(tcase, kineto_collectives, 0, G_N_ELEMENTS(collectives));
     tcase_add_test(tcase, kineto_meetings);
+    tcase_add_loop_test(tcase, kineto_waits_unheard, 0, 2);
     tcase_add_test(tcase, kineto_of_2021);
     tcase_add_test(tcase, onnx_runtime);
     tcase_add_loop_test(tcase, kineto_collectives_sized_by_calls, 0, G_N_ELEMENTS(sized));
