@@ -14,7 +14,7 @@ typedef struct {
 
 /* What a name says: EchCollective, or TALKS of a kernel of which only that is known. NONE: nothing. */
 enum { TALKS = ECH_N_COLLECTIVES };
-enum { MOST_LOOKED_AT = 512 };
+enum { MOST_LOOKED_AT = 256 };
 static const EchTime TOGETHER_PS = 10 * ECH_PS_PER_US; /* in which those are through that came from different devices, at the least */
 
 static uint8_t said_by(const EchTraceBuilder *builder, EchId name)

@@ -349,6 +349,13 @@ static void append_refused(GString *out, const EchRanks *ranks, unsigned columns
         ech_report_append_fit(out, &ranks->reports[i], columns);
         n++;
     }
+    for (size_t i = 0; i < ranks->n; i++) {
+        g_autofree char *text = ech_report_fits(&ranks->reports[i]) ? ech_report_refused_when_recorded(&ranks->reports[i]) : NULL;
+        if (text)
+            g_string_append_c(out, '\n');
+        if (text)
+            ech_text_wrap(out, "  ", text, columns);
+    }
 }
 
 enum { UNEVEN = 10 }; /* the fullest holds so much, a tenth, more than the mean */

@@ -126,7 +126,7 @@ static char *own_line(const char *stack)
     return NULL;
 }
 
-/* Requests that were refused on a device that was not there. */
+/* Requests that were refused. */
 typedef struct {
     const EchMemory *memory;       /* which was short */
     const EchOp *last, *largest;   /* that nothing ran behind; of the others the largest; NULL: none */
@@ -135,8 +135,8 @@ typedef struct {
     uint64_t n_caught;
 } Refusals;
 
-/* False where no device was pretended. */
-static bool find_refusals(const EchReport *report, Refusals *ret)
+/* False where no device was pretended; with @recorded, where one was. */
+static bool find_refusals(const EchReport *report, bool recorded, Refusals *ret)
 {
     const EchTrace *trace = report->trace;
     const char *pretended = ech_trace_get_property(trace, "pretended_bytes");
@@ -144,7 +144,7 @@ static bool find_refusals(const EchReport *report, Refusals *ret)
     EchId id = memory ? ech_trace_find_memory(trace, memory->name) : ECH_NONE;
     Refusals out = {.memory = memory};
     uint32_t device = 0;
-    if (!pretended || id == ECH_NONE || !ech_parse_u64(pretended, &out.capacity, NULL))
+    if (id == ECH_NONE || (recorded ? pretended != NULL : !pretended || !ech_parse_u64(pretended, &out.capacity, NULL)))
         return false;
     (void)ech_trace_device_of(trace, id, &device); /* what nothing was given of is the first one's */
     const EchOp *ops = ech_trace_ops(trace);
@@ -177,7 +177,7 @@ static bool find_refusals(const EchReport *report, Refusals *ret)
 bool ech_report_ran_out(const EchReport *report, EchRanOut *ret)
 {
     Refusals refusals;
-    if (!find_refusals(report, &refusals))
+    if (!find_refusals(report, false, &refusals))
         return false;
     const char *said = ech_trace_get_property(report->trace, ECH_TRACE_NO_ROOM);
     if (said) {
@@ -200,7 +200,7 @@ bool ech_report_ran_out(const EchReport *report, EchRanOut *ret)
 char *ech_report_went_on(const EchReport *report)
 {
     Refusals refusals;
-    if (!find_refusals(report, &refusals) || !refusals.largest)
+    if (!find_refusals(report, false, &refusals) || !refusals.largest)
         return NULL;
     g_autofree char *line = own_line(ech_trace_string(report->trace, refusals.largest->stack)), *asked = ech_format_bytes(refusals.largest->bytes),
                     *live = ech_format_bytes(refusals.live), *capacity = ech_format_bytes(refusals.capacity);
@@ -210,6 +210,21 @@ char *ech_report_went_on(const EchReport *report)
                            "with %s in use. What it leaves out then, a batch say, is in no figure here; captured with room (--set "
                            "device.memories.hbm.capacity=1TiB) it leaves out nothing.",
                            refusals.n_caught, once ? "" : "s", capacity, once ? "" : "at the most ", asked, line ? " by " : "", line ? line : "", live);
+}
+
+char *ech_report_refused_when_recorded(const EchReport *report)
+{
+    Refusals refusals;
+    if (!find_refusals(report, true, &refusals) || !refusals.last)
+        return NULL;
+    g_autofree char *line = own_line(ech_trace_string(report->trace, refusals.last->stack)), *asked = ech_format_bytes(refusals.last->bytes),
+                    *live = ech_format_bytes(refusals.last_live), *left = ech_format_bytes(refusals.left),
+                    *unused = ech_format_bytes(refusals.held - MIN(refusals.held, refusals.last_live));
+    const char *device = ech_trace_get_property(report->trace, ECH_TRACE_DEVICE);
+    return g_strdup_printf("The program ran out of memory%s%s when it was recorded: %s more were asked for%s%s with %s in use, %s held unused by PyTorch's "
+                           "allocator and %s free. What is said here is up to there. 'echelon alloc' says which settings of the allocator would have served "
+                           "that.",
+                           device ? " on device " : "", device ? device : "", asked, line ? " by " : "", line ? line : "", live, unused, left);
 }
 
 bool ech_report_fits(const EchReport *report)

@@ -100,6 +100,8 @@ bool ech_report_ran_out(const EchReport *report, EchRanOut *ret);
 /** What is said of a program that ran out of memory on a device that was not there, and went on, one sentence; NULL where no kernel ran behind a refusal. Owned
  * by the caller. */
 char *ech_report_went_on(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
+/** What is said of a recorded program that ran out of memory and did nothing behind that; NULL where it did not. Owned by the caller. */
+char *ech_report_refused_when_recorded(const EchReport *report) G_GNUC_WARN_UNUSED_RESULT;
 /** A kernel of the program's own (Pallas) that keeps more of vector memory than it may. */
 typedef struct {
     EchId instruction;

@@ -209,6 +209,9 @@ static void add_fit(JsonBuilder *b, const EchReport *report)
     g_autofree char *went_on = ech_report_went_on(report);
     if (went_on)
         ech_json_add_text(b, "went_on_when_captured", went_on);
+    g_autofree char *recorded = ech_report_refused_when_recorded(report);
+    if (recorded)
+        ech_json_add_text(b, "refused_when_recorded", recorded);
     if (ech_trace_get_property(report->trace, ECH_TRACE_WITH))
         ech_json_add_text(b, "captured_with", ech_trace_get_property(report->trace, ECH_TRACE_WITH));
     if (report->goal > 0)

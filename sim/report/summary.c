@@ -341,12 +341,14 @@ static void append_ran_out(GString *out, const EchReport *report, unsigned colum
     ech_text_wrap(out, "  ", text, columns);
 }
 
-/* What such a program did is not what it does with room: batches that it left out, say. */
+/* What such a program did is not what it does with room: batches that it left out, say; nor is what was recorded up to there. */
 static void append_went_on(GString *out, const EchReport *report, unsigned columns)
 {
-    g_autofree char *text = ech_report_went_on(report);
+    g_autofree char *text = ech_report_went_on(report), *recorded = ech_report_refused_when_recorded(report);
     if (text)
         ech_text_wrap(out, "  ", text, columns);
+    if (recorded)
+        ech_text_wrap(out, "  ", recorded, columns);
 }
 
 bool ech_report_is_taken_whole(const char *allocator)

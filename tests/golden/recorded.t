@@ -42,6 +42,7 @@ two_devices.pickle: 2 devices of one process, a100-80
   On device 1
   IT DOES NOT FIT. hbm 100 MiB of 90 MiB (111 %)
   70 MiB reserved by allocator pytorch, as recorded. When it was recorded it held 100 MiB: how its cache lay when that began is not known here.
+  The program ran out of memory on device 1 when it was recorded: 40 MiB more were asked for by serve.py:9 with 100 MiB in use, 0 B held unused by PyTorch's allocator and 10 MiB free. What is said here is up to there. 'echelon alloc' says which settings of the allocator would have served that.
   At 228 us 'serve.py:9' asks for 30 MiB more in hbm: 70 MiB of 90 MiB are live, 70 MiB reserved.
   What held the memory:
       70 MiB  serve.py:9
