@@ -9,6 +9,7 @@
  *  - what a recording does not say of the order of a GPU's streams is taken from the order of calls and the recorded times (stream_waits.h;
  *    inferred_stream_waits);
  *  - whatever is issued after a host wait depends on it;
+ *  - of several devices, what a recording does not say of whom collectives met is taken from names and times (meetings.h; collectives_that_met_by_their_times);
  *  - an allocator event depends on the work of its device that had ended last before it, or, where nothing was measured, on what was asked of the device last;
  *  - what work uses is told by addresses, of arrays that lie there at that time (arrays.h); what it moves besides is of unknown place. An array that a merged
  *    snapshot lets go, by its clock of whole microseconds, just before its last use is let go just after it;

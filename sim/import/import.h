@@ -14,8 +14,8 @@
  *                llama_says in both; both by pasted and rounded
  *     others     ech, alloc_text, rmm_log, minimalloc, scalesim
  *
- * Profilers of GPUs and TPUs fill a capture.h (arrays, roles, stream_waits); what a GPU's operators and kernels do is gpu_operator.h's and gpu_work.h's. Bytes
- * are read by wire.h (protobuf), json_stream.h and lines.h. alloc_events.h and anonymize.h work on any trace.
+ * Profilers of GPUs and TPUs fill a capture.h (arrays, roles, stream_waits, meetings); what a GPU's operators and kernels do is gpu_operator.h's and
+ * gpu_work.h's. Bytes are read by wire.h (protobuf), json_stream.h and lines.h. alloc_events.h and anonymize.h work on any trace.
  */
 #pragma once
 #include "sim/base/diag.h"
