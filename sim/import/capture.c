@@ -992,9 +992,9 @@ static void add_ends(EchCapture *capture, const EchItem *item, const EchArrayUse
 static void copy(EchCapture *capture, const EchItem *item)
 {
     uint32_t device = ech_capture_queue_device(capture, item->queue);
-    uint32_t from = memory_index(capture, (EchTier)item->from, device);
-    uint32_t to = memory_index(capture, (EchTier)item->to,
-                               item->to == ECH_TIER_DEVICE && item->from == ECH_TIER_DEVICE && item->other != ECH_NONE ? item->other : device);
+    uint32_t peer = item->to == ECH_TIER_DEVICE && item->from == ECH_TIER_DEVICE && item->other != ECH_NONE ? item->other : device;
+    uint32_t from = memory_index(capture, (EchTier)item->from, item->pulled ? peer : device);
+    uint32_t to = memory_index(capture, (EchTier)item->to, item->pulled ? device : peer);
     size_t n;
     const EchArrayUse *arrays = arrays_of(capture, item, NULL, &n);
     from = memory_of_ends(capture, item, arrays, n, false, from);

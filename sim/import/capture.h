@@ -53,9 +53,9 @@ typedef struct {
                           recorded at. FOREIGN: op index. */
     EchId name, stack; /**< Of the capture's builder; stack may be ECH_NONE. */
     uint32_t queue;    /**< ech_capture_queue. */
-    uint32_t other; /**< Waits: the queue waited for, or ECH_NONE for all of the device. COPY: peer device for device to device, of the host's own memory string
-                     * id of EchOp.launch, or ECH_NONE. ALLOC: string id of the shape, or ECH_NONE. KERNEL: string id of its launch (EchOp.launch), or ECH_NONE.
-                     * COLLECTIVE: group size, or ECH_NONE. */
+    uint32_t other; /**< Waits: the queue waited for, or ECH_NONE for all of the device. COPY: from device to device that to which it goes (pulled: comes from),
+                     * of the host's own memory string id of EchOp.launch, or ECH_NONE. ALLOC: string id of the shape, or ECH_NONE. KERNEL: string id of its
+                     * launch (EchOp.launch), or ECH_NONE. COLLECTIVE: group size, or ECH_NONE. */
     uint32_t work;  /**< KERNEL: ech_capture_work, or ECH_NONE. COPY, COLLECTIVE: queue whose newest op must have ended, or ECH_NONE. */
     EchId meets;    /**< COLLECTIVE, HOST_WAIT for other processes and for nothing else: string id of whom it meets, "meets=4be1/12" (sim/trace/meets.h), or
                        ECH_NONE. */
@@ -73,6 +73,7 @@ typedef struct {
     bool together;              /**< KERNEL, MEMSET, COPY: the host asked for it with the one before, by one launch of a graph. */
     bool direct;                /**< ALLOC, FREE: a library's own, beside the allocator that a merged snapshot tells of. */
     bool prefetch;              /**< COPY: managed memory that is asked to move. */
+    bool pulled;                /**< COPY: device to device on a queue of the one that gets it; `other` is the one that it comes from. */
     uint8_t behind;             /**< COPY: EchBehind. */
     uint8_t managed;            /**< ALLOC, FREE: EchManagedFlag, of the host's tier. ADVICE: what is set, EchManagedFlag. */
 } EchItem;

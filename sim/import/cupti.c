@@ -6,6 +6,7 @@
  *   kernel START END DEVICE STREAM CORRELATION GX GY GZ BX BY BZ "NAME"
  *   copy START END DEVICE STREAM CORRELATION BYTES FROM_KIND TO_KIND ASYNC        (CUPTI memory kinds: 1 pageable, 2 pinned, 3 device, 4 array, 5 managed,
  *                                                                               6 variables of a loaded module, 7 managed ones)
+ *   peer START END DEVICE STREAM CORRELATION BYTES FROM_DEVICE TO_DEVICE ASYNC
  *   set START END DEVICE STREAM CORRELATION BYTES
  *   alloc|free TIME DEVICE STREAM CORRELATION ADDRESS BYTES KIND ASYNC
  *   context CONTEXT DEVICE                                                        (before or after what names the context)
@@ -130,6 +131,23 @@ static void add_copy(Reader *r)
     item.origin = ECH_KNOWN;
     item.from = tier_of(r->lines.fields[6]);
     item.to = tier_of(r->lines.fields[7]);
+    ech_capture_add(r->capture, &item);
+}
+
+/* Between the memories of two devices: on the stream of one of them. */
+static void add_peer(Reader *r)
+{
+    EchItem item = ech_item_init(ECH_ITEM_COPY);
+    if (!set_span(r, &item))
+        return;
+    uint64_t on = r->lines.fields[2], from = r->lines.fields[6], to = r->lines.fields[7];
+    item.queue = stream_queue(r, on, r->lines.fields[3]);
+    item.name = ech_trace_builder_string(r->builder, "Memcpy PtoP (Device -> Device)", -1);
+    item.bytes = r->lines.fields[5];
+    item.origin = ECH_KNOWN;
+    item.from = item.to = ECH_TIER_DEVICE;
+    item.pulled = to == on && from != to;
+    item.other = from == to ? ECH_NONE : (uint32_t)MIN(item.pulled ? from : to, 65535);
     ech_capture_add(r->capture, &item);
 }
 
@@ -273,9 +291,16 @@ static void add_refused(Reader *r)
     static const struct {
         unsigned kind;
         const char *name;
-    } told[] = {
-        {1, "copies"},      {2, "sets"},         {10, "kernels"},     {12, "NVTX ranges"}, {17, "its own overhead"}, {25, "migrations of unified memory"},
-        {38, "host waits"}, {49, "allocations"}, {50, "memory pools"}};
+    } told[] = {{1, "copies"},
+                {2, "sets"},
+                {10, "kernels"},
+                {12, "NVTX ranges"},
+                {17, "its own overhead"},
+                {22, "copies between devices"},
+                {25, "migrations of unified memory"},
+                {38, "host waits"},
+                {49, "allocations"},
+                {50, "memory pools"}};
     const char *name = "records of a kind";
     for (size_t i = 0; i < G_N_ELEMENTS(told); i++)
         name = told[i].kind == r->lines.fields[0] ? told[i].name : name;
@@ -287,6 +312,7 @@ static void add_refused(Reader *r)
 enum {
     LINE_KERNEL,
     LINE_COPY,
+    LINE_PEER,
     LINE_SET,
     LINE_ALLOC,
     LINE_FREE,
@@ -308,6 +334,7 @@ enum {
 static const EchLineKind kinds[] = {
     [LINE_KERNEL] = {"kernel", "CONCURRENT_KERNEL", 11, true},
     [LINE_COPY] = {"copy", "MEMCPY", 9, false},
+    [LINE_PEER] = {"peer", "MEMCPY2", 9, false},
     [LINE_SET] = {"set", "MEMSET", 6, false},
     [LINE_ALLOC] = {"alloc", "MEMORY2 allocation", 8, false},
     [LINE_FREE] = {"free", "MEMORY2 release", 8, false},
@@ -341,6 +368,7 @@ static bool add_line(size_t which, void *data, GError **error)
     switch (which) {
     case LINE_KERNEL: add_kernel(r); break;
     case LINE_COPY: add_copy(r); break;
+    case LINE_PEER: add_peer(r); break;
     case LINE_SET: add_set(r); break;
     case LINE_ALLOC: add_memory(r, ECH_ITEM_ALLOC); break;
     case LINE_FREE: add_memory(r, ECH_ITEM_FREE); break;

@@ -714,8 +714,10 @@ static void device_event(Reader *r)
     }
     if (e->category == CAT_MEMCPY && !direction(e, &item.from, &item.to))
         ech_diag_dropped(r->ret->diag, "copy_directions", 1, "'%s': taken as device to device", e->name->str);
-    if (e->category == CAT_MEMCPY && e->to_device >= 0 && e->to_device < MAX_SPACES && e->from_device >= 0 && e->from_device != e->to_device)
-        item.other = (uint32_t)e->to_device;
+    if (e->category == CAT_MEMCPY && e->to_device >= 0 && e->to_device < MAX_SPACES && e->from_device >= 0 && e->from_device != e->to_device) {
+        item.pulled = (uint32_t)e->to_device == event_device(e) && e->from_device < MAX_SPACES;
+        item.other = (uint32_t)(item.pulled ? e->from_device : e->to_device);
+    }
     if (!e->has_duration)
         ech_diag_dropped(r->ret->diag, "device_events_without_duration", 1, "'%s'", e->name->str);
     ech_kineto_add_item(r, &item, e->correlation, e->external, UINT32_MAX);

@@ -410,7 +410,7 @@ static bool read_copies(Reader *r)
     bool ok;
     if (!ech_sqlite_query(r->db, "CUPTI_ACTIVITY_KIND_MEMCPY",
                           (const char *[]){"start", "end", "deviceId", "contextId", "streamId", "correlationId", "globalPid", "bytes", "copyKind", "srcKind",
-                                           "dstKind", "dstDeviceId", "migrationCause", "virtualAddress", NULL},
+                                           "dstKind", "dstDeviceId", "migrationCause", "virtualAddress", "srcDeviceId", NULL},
                           "", &rows))
         return false;
     while (ech_sqlite_next(&rows, &ok)) {
@@ -451,8 +451,11 @@ static bool read_copies(Reader *r)
             item.queue = stream_queue(r, ech_sqlite_int(&rows, 2, 0), ech_sqlite_int(&rows, 3, 0), ech_sqlite_int(&rows, 4, 0), pid);
             set_issue(r, &item, pid, ech_sqlite_int(&rows, 5, 0));
         }
-        if (kind == 10 && !ech_sqlite_is_null(&rows, 11))
-            item.other = device_of(r, pid, ech_sqlite_int(&rows, 11, 0));
+        if (kind == 10 && !ech_sqlite_is_null(&rows, 11)) {
+            int64_t on = ech_sqlite_int(&rows, 2, 0), to = ech_sqlite_int(&rows, 11, 0), from = ech_sqlite_int(&rows, 14, on);
+            item.pulled = to == on && from != on;
+            item.other = device_of(r, pid, item.pulled ? from : to);
+        }
         item.name = ech_trace_builder_string(r->builder, name, -1);
         ech_capture_add(r->capture, &item);
     }

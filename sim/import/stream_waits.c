@@ -84,7 +84,13 @@ static void add_wait(Search *s, uint32_t x, uint32_t y)
 
 static bool is_peer(const EchItem *copy, uint32_t device)
 {
-    return copy->kind == ECH_ITEM_COPY && copy->other == device;
+    return copy->kind == ECH_ITEM_COPY && copy->from == ECH_TIER_DEVICE && copy->to == ECH_TIER_DEVICE && copy->other == device;
+}
+
+/* Whether one of the two, of different devices, is a copy between them. */
+static bool joins(const Search *s, uint32_t x, uint32_t y)
+{
+    return is_peer(&s->items[y], s->streams[stream_of(s, x)].device) || is_peer(&s->items[x], s->streams[stream_of(s, y)].device);
 }
 
 /* Whether @x may have waited for @y for what the recording does not say: on another device only for a copy between the two, unless all waits on its own
@@ -94,7 +100,7 @@ static bool may_await(const Search *s, uint32_t x, uint32_t y)
     uint32_t own = s->streams[stream_of(s, x)].device, others = s->streams[stream_of(s, y)].device;
     if (own == others)
         return s->told != ECH_WAITS_TOLD;
-    return s->told == ECH_WAITS_TOLD || is_peer(&s->items[y], own) || is_peer(&s->items[x], others);
+    return s->told == ECH_WAITS_TOLD || joins(s, x, y);
 }
 
 /* ---- what had ended when the host asked ---- */
@@ -126,12 +132,13 @@ static bool stood_for(const Search *s, const Stand *stand, uint32_t x, uint32_t 
            end >= stand->end - START_PS;
 }
 
-/* What a host asks of one device need not come after what it asked of another, unless it stood still for that. */
+/* What a host asks of one device need not come after what it asked of another, unless it stood still for that, or, where it is not told when it asked, a copy
+ * joins the two. */
 static bool host_orders(Search *s, uint32_t x, uint32_t y)
 {
     uint32_t own = stream_of(s, x);
     return s->streams[own].device == s->streams[stream_of(s, y)].device || stood_for(s, &group_at(s, own)->stand, x, y) ||
-           stood_for(s, &caller_of(s, s->items[x].thread)->stand, x, y);
+           stood_for(s, &caller_of(s, s->items[x].thread)->stand, x, y) || (s->items[x].issued == s->items[x].start && joins(s, x, y));
 }
 
 /* The newest of each other stream that had ended when @x was asked for, those first that ended last. */

@@ -8,7 +8,7 @@
  *  - what is asked for next after a call that lets a stream wait (cudaStreamWaitEvent) waits for the stream that was given work last before the call;
  *  - what began late, just when another stream's work had ended, waited for that.
  * The second and third hold only where the waits themselves are not told. Streams of a process's other devices count, too: by the first rule where the
- * host stood still for what had ended, by the others for copies between the two.
+ * host stood still for what had ended, or it is not told when it asked and a copy joins the two devices; by the others for such copies.
  */
 #pragma once
 #include "sim/import/capture.h"

@@ -96,3 +96,11 @@ $ head -c 300 tests/golden/data/two_devices.json >$T/cut.json; echelon info $T/c
 byte 300: the text ends inside a string; the file is cut
 $ cat tests/golden/data/rank0.json tests/golden/data/rank1.json >$T/both.json; echelon info $T/both.json 2>&1 | grep -o 'byte.*'
 byte 3819: another document after the end of the first: are they two files? expected one of them
+$ echelon run --trace tests/fuzz/corpus/cupti/two_devices.capture --device h100-sxm | sed -n 3,9p
+  Every device fits.
+  It takes 3.70 ms; 29.2 % of all devices' time is waiting for one another.
+
+                                                   kernels   communication       waits for           host,
+  device       live   reserved       time              run           alone          others            idle
+       0      2 GiB      2 GiB    2.80 ms    1.40 ms  50 %   1.40 ms  50 %      0 ps   0 %      0 ps   0 %
+       1      3 GiB      3 GiB    3.70 ms    1.80 ms  49 %      0 ps   0 %   1.90 ms  51 %      0 ps   0 %

@@ -20,6 +20,16 @@ MemcpyRecord end CUpti_ActivityMemcpy end
 MemcpyRecord device CUpti_ActivityMemcpy deviceId
 MemcpyRecord stream CUpti_ActivityMemcpy streamId
 MemcpyRecord correlation CUpti_ActivityMemcpy correlationId
+PeerMemcpyRecord bytes CUpti_ActivityMemcpyPtoP bytes
+PeerMemcpyRecord flags CUpti_ActivityMemcpyPtoP flags
+PeerMemcpyRecord start CUpti_ActivityMemcpyPtoP start
+PeerMemcpyRecord end CUpti_ActivityMemcpyPtoP end
+PeerMemcpyRecord device CUpti_ActivityMemcpyPtoP deviceId
+PeerMemcpyRecord context CUpti_ActivityMemcpyPtoP contextId
+PeerMemcpyRecord stream CUpti_ActivityMemcpyPtoP streamId
+PeerMemcpyRecord source_device CUpti_ActivityMemcpyPtoP srcDeviceId
+PeerMemcpyRecord target_device CUpti_ActivityMemcpyPtoP dstDeviceId
+PeerMemcpyRecord correlation CUpti_ActivityMemcpyPtoP correlationId
 MemsetRecord bytes CUpti_ActivityMemset bytes
 MemsetRecord start CUpti_ActivityMemset start
 MemsetRecord stream CUpti_ActivityMemset streamId
@@ -79,6 +89,7 @@ TABLE
 first() {
   case $1 in
     MemcpyRecord) echo 4 ;;
+    PeerMemcpyRecord) echo 1 ;;
     MemsetRecord) echo 3 ;;
     KernelRecord) echo 8 ;;
     MemoryRecord) echo 3 ;;
@@ -105,6 +116,7 @@ source_text() { # INCLUDE
   cat <<'C'
 #define SAME(ours, theirs) _Static_assert((long long)(ours) == (long long)(theirs), #ours)
 SAME(RECORD_MEMCPY, CUPTI_ACTIVITY_KIND_MEMCPY);
+SAME(RECORD_MEMCPY_PEER, CUPTI_ACTIVITY_KIND_MEMCPY2);
 SAME(RECORD_MEMSET, CUPTI_ACTIVITY_KIND_MEMSET);
 SAME(RECORD_CONCURRENT_KERNEL, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL);
 SAME(RECORD_MARKER, CUPTI_ACTIVITY_KIND_MARKER);

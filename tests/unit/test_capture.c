@@ -1,5 +1,6 @@
 /* Our CUPTI library from injection to imported trace, over a fake CUPTI. */
 #include "sim/import/import.h"
+#include "sim/trace/select.h"
 #include "tests/support/support.h"
 #include "traces/capture/cupti_abi.h"
 
@@ -98,9 +99,10 @@ START_TEST(capture_is_imported)
             ck_assert_int_eq(op->recorded.duration, kernels == 0 ? 1500 * ECH_PS_PER_NS : 0);
             kernels++;
         } else if (op->kind == ECH_OP_COPY) {
+            bool between = ech_trace_copy_between(import->trace, op);
             copies++;
-            ck_assert_uint_eq(op->bytes, 4096);
-            ck_assert_str_eq(name, "Memcpy HtoD (Pinned -> Device)");
+            ck_assert_uint_eq(op->bytes, between ? 8192 : 4096);
+            ck_assert_str_eq(name, between ? "Memcpy PtoP (Device -> Device)" : "Memcpy HtoD (Pinned -> Device)");
         } else if (op->kind == ECH_OP_MARK && strcmp(name, "step") == 0) {
             marks++;
             ck_assert_int_eq(op->recorded.duration, 4000 * ECH_PS_PER_NS);
@@ -109,7 +111,7 @@ START_TEST(capture_is_imported)
         frees += op->kind == ECH_OP_FREE;
     }
     ck_assert_uint_eq(kernels, 2);
-    ck_assert_uint_eq(copies, 1);
+    ck_assert_uint_eq(copies, 2);
     ck_assert_uint_eq(allocs, 1);
     ck_assert_uint_eq(frees, 1);
     ck_assert_uint_eq(marks, 1);
@@ -163,6 +165,7 @@ START_TEST(children_write_nothing)
     g_unlink(path);
     ck_assert_uint_eq(count(text, "echelon-capture 1\n"), 1);
     ck_assert_uint_eq(count(text, "kernel "), 2);
+    ck_assert_uint_eq(count(text, " 0 7 21 8192 0 1 1\n"), 1); /* the copy to device 1, of its own kind */
     ck_assert_uint_eq(count(text, "\nend\n"), 1);
 }
 END_TEST

@@ -402,6 +402,35 @@ START_TEST(kineto_waits_untold)
 }
 END_TEST
 
+/* A copy between two devices runs on a stream of either. */
+START_TEST(copies_between_devices)
+{
+    static const struct {
+        const char *text;
+        const char *from, *to;
+    } cases[] = {
+        {"echelon-capture 1\nclock 0 1\nkernel 0 10 0 7 1 1 1 1 1 1 1 \"a\"\nkernel 0 10 1 7 2 1 1 1 1 1 1 \"b\"\npeer 100 200 0 7 3 4096 0 1 1\nend\n", "hbm",
+         "hbm:1"},
+        {"echelon-capture 1\nclock 0 1\nkernel 0 10 0 7 1 1 1 1 1 1 1 \"a\"\nkernel 0 10 1 7 2 1 1 1 1 1 1 \"b\"\npeer 100 200 1 7 3 4096 0 1 1\nend\n", "hbm",
+         "hbm:1"},
+#define KINETO(device)                                                                                                                                         \
+    "{\"traceEvents\": [{\"ph\": \"X\", \"cat\": \"kernel\", \"name\": \"a\", \"pid\": 0, \"tid\": 7, \"ts\": 0, \"dur\": 1, \"args\": {\"stream\": 7}}, "     \
+    "{\"ph\": \"X\", \"cat\": \"gpu_memcpy\", \"name\": \"Memcpy PtoP (Device -> Device)\", \"pid\": " device                                                  \
+    ", \"tid\": 7, \"ts\": 2, \"dur\": 1, \"args\": "                                                                                                          \
+    "{\"bytes\": 4096, \"stream\": 7, \"fromDevice\": 1, \"inDevice\": " device ", \"toDevice\": 0}}]}"
+        {KINETO("1"), "hbm:1", "hbm"},
+        {KINETO("0"), "hbm:1", "hbm"},
+#undef KINETO
+    };
+    g_autoptr(EchImport) import = must_import(cases[_i].text);
+    const EchOp *copy = ech_test_op(import->trace, ECH_OP_COPY, NULL);
+    ck_assert_str_eq(ech_trace_memory(import->trace, copy->memory_from), cases[_i].from);
+    ck_assert_str_eq(ech_trace_memory(import->trace, copy->memory_to), cases[_i].to);
+    ck_assert_uint_eq(copy->bytes, 4096);
+    ck_assert(ech_trace_copy_between(import->trace, copy));
+}
+END_TEST
+
 /* Waits of streams that were recorded, and of none of which it is told what for (CUDA 12.9): the calls tell it. Where some are, that is all there was. */
 START_TEST(kineto_waits_unheard)
 {
@@ -1489,6 +1518,7 @@ int main(void)
     tcase_add_loop_test(tcase, kineto_waits_untold, 0, G_N_ELEMENTS(untold));
     tcase_add_loop_test(tcase, kineto_collectives, 0, G_N_ELEMENTS(collectives));
     tcase_add_test(tcase, kineto_meetings);
+    tcase_add_loop_test(tcase, copies_between_devices, 0, 4);
     tcase_add_loop_test(tcase, kineto_waits_unheard, 0, 2);
     tcase_add_test(tcase, kineto_of_2021);
     tcase_add_test(tcase, onnx_runtime);

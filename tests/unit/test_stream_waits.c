@@ -49,6 +49,10 @@ static const struct {
     {ECH_WAITS_UNKNOWN, "bA", {{'A', 0, 5, 50, 0, 0}, {'b', 1, 57, 10, 3, 0}}},
     {ECH_WAITS_UNKNOWN, "Ab", {{'b', 0, 5, 50, 3, 0}, {'A', 1, 57, 10, 0, 0}}},
     {ECH_WAITS_UNKNOWN, "", {{'a', 0, 5, 50, 0, 0}, {'b', 1, 57, 10, 3, 0}}},
+    /* When it was asked for is not told: a copy that had ended when it began, and of what was there before that. */
+    {ECH_WAITS_CALLS, "bA", {{'A', 0, 5, 50, 0, 0}, {'b', 57, 57, 10, 3, 0}}},
+    {ECH_WAITS_CALLS, "bA", {{'A', 0, 5, 50, 0, 0}, {'c', 56, 56, 1, 0, 0}, {'b', 57, 57, 10, 3, 0}}},
+    {ECH_WAITS_CALLS, "", {{'a', 0, 5, 50, 0, 0}, {'b', 57, 57, 10, 3, 0}}},
     /* It had not ended: so that it was not waited for. */
     {ECH_WAITS_CALLS, "", {{'a', 0, 5, 50, 0, 0}, {0, 1, 0, 0, 1, 0}, {'b', 3, 30, 10, 1, 0}}},
 };

@@ -20,6 +20,7 @@ enum {
     RECORD_CONCURRENT_KERNEL = 10,
     RECORD_MARKER = 12,
     RECORD_OVERHEAD = 17,
+    RECORD_MEMCPY_PEER = 22,
     RECORD_UNIFIED_MEMORY = 25,
     RECORD_SYNCHRONIZATION = 38,
     RECORD_MEMORY2 = 49,
@@ -33,6 +34,12 @@ typedef struct {
     uint64_t bytes, start, end;
     uint32_t device, context, stream, correlation;
 } MemcpyRecord;
+typedef struct {
+    uint32_t kind;
+    uint8_t copy_kind, source_kind, target_kind, flags;
+    uint64_t bytes, start, end;
+    uint32_t device, context, stream, source_device, source_context, target_device, target_context, correlation;
+} PeerMemcpyRecord;
 typedef struct {
     uint32_t kind, value;
     uint64_t bytes, start, end;

@@ -152,6 +152,14 @@ static void write_record(const void *record)
              r->target_kind, r->flags & COPY_ASYNCHRONOUS);
         break;
     }
+    case RECORD_MEMCPY_PEER: {
+        const PeerMemcpyRecord *r = record;
+        moved++;
+        tell_context(r->context, r->device);
+        emit("peer %" PRIu64 " %" PRIu64 " %u %u %u %" PRIu64 " %u %u %u\n", r->start, r->end, r->device, r->stream, r->correlation, r->bytes, r->source_device,
+             r->target_device, r->flags & COPY_ASYNCHRONOUS);
+        break;
+    }
     case RECORD_MEMSET: {
         const MemsetRecord *r = record;
         moved++;
@@ -542,8 +550,8 @@ static void say_refused(CuptiResult result)
 
 static void enable_all(void)
 {
-    static const CuptiKind kinds[] = {RECORD_CONCURRENT_KERNEL, RECORD_MEMCPY,          RECORD_MEMSET,   RECORD_MEMORY2,
-                                      RECORD_MEMORY_POOL,       RECORD_SYNCHRONIZATION, RECORD_OVERHEAD, RECORD_MARKER};
+    static const CuptiKind kinds[] = {RECORD_CONCURRENT_KERNEL, RECORD_MEMCPY,   RECORD_MEMSET, RECORD_MEMORY2,    RECORD_MEMORY_POOL,
+                                      RECORD_SYNCHRONIZATION,   RECORD_OVERHEAD, RECORD_MARKER, RECORD_MEMCPY_PEER};
     unsigned enabled = 0;
     CuptiResult refusal = 0;
     for (size_t i = 0; i < sizeof kinds / sizeof *kinds; i++) {

@@ -118,6 +118,17 @@ CuptiResult fake_cupti_deliver(void)
                          .end = BASE + 2600,
                          .stream = 7};
     at = put(at, &copy, sizeof copy);
+    PeerMemcpyRecord peer = {.kind = RECORD_MEMCPY_PEER,
+                             .copy_kind = 10,
+                             .flags = 1,
+                             .bytes = 8192,
+                             .start = BASE + 5200,
+                             .end = BASE + 5300,
+                             .stream = 7,
+                             .target_device = 1,
+                             .correlation = 21};
+    if (enabled & UINT64_C(1) << RECORD_MEMCPY_PEER)
+        at = put(at, &peer, sizeof peer);
     if (getenv("ECH_FAKE_CUPTI_TAKEN")) {
         completed(NULL, 0, buffer, size, (size_t)(at - buffer));
         requested(&buffer, &size, &records); /* which the other one gets */
