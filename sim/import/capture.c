@@ -8,7 +8,6 @@
 #include "sim/import/graph_arrays.h"
 #include "sim/import/meetings.h"
 #include "sim/import/roles.h"
-
 #include "sim/import/stream_waits.h"
 #include "sim/trace/select.h"
 #include "sim/trace/step.h"
