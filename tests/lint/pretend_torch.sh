@@ -76,6 +76,8 @@ assert torch.linalg.matrix_exp(torch.rand(2, 8, 4, 4, device="cuda", requires_gr
 assert torch.bincount(some, weights=torch.rand(334, device="cuda")).shape == (1000,)
 # An operator that looks whether lengths sum up, which kernels would find out, goes on.
 torch.segment_reduce(torch.rand(64, device="cuda"), "sum", lengths=torch.full((4,), 16, device="cuda"))
+# One that looks twice whether a deviation is negative, too.
+assert torch.normal(0, torch.rand(6, device="cuda")).shape == torch.normal(torch.zeros(6, device="cuda"), torch.rand(6, device="cuda")).shape == (6,)
 # Attention whose kernels do not name their mask: it is told, once, where it is given and where it is not.
 if hasattr(torch.nn, "attention"):
     with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.EFFICIENT_ATTENTION):

@@ -603,8 +603,8 @@ static void clear_host(void *to, size_t bytes)
     memset((void *)last, 0, end - last);
 }
 
-/* Within an operator, which reads its own results. SOUND: first of all whether all of its operand is finite; it is. */
-static __thread enum { NO_DOUBT, DOUBT, DOUBT_SOUND } doubt;
+/* Within an operator, which reads its own results. SOUND: first of all whether all of its operand is finite; it is. ALL_SOUND: it reads nothing but such. */
+static __thread enum { NO_DOUBT, DOUBT, DOUBT_SOUND, DOUBT_ALL_SOUND } doubt;
 
 /* With the lock held; @known: whether the contents are, if a device has them. False where a result of the device was asked for, which is not known. */
 static bool copy_contents(void *to, const void *from, size_t bytes, bool known)
@@ -619,9 +619,9 @@ static bool copy_contents(void *to, const void *from, size_t bytes, bool known)
         memmove(to, from, bytes);
     else
         clear_host(to, bytes);
-    if (!known && !target && doubt == DOUBT_SOUND && bytes == 1) {
+    if (!known && !target && doubt >= DOUBT_SOUND && bytes == 1) {
         *(uint8_t *)to = 1;
-        doubt = DOUBT;
+        doubt = doubt == DOUBT_SOUND ? DOUBT : doubt;
     }
     return known;
 }

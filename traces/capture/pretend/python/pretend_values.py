@@ -49,6 +49,7 @@ RANGES = {aten.arange.default, aten.arange.start, aten.arange.start_step, aten.l
 RANDOM = {aten.randperm.default, aten.randperm.generator, aten.randint.default, aten.randint.generator, aten.randint.low, aten.randint.low_generator}
 # Look whether all that they are given is finite, or whether lengths sum up, and end where it is not so; as far as this PyTorch has them.
 SOUND = {getattr(aten, name).default for name in ("linalg_eig", "_linalg_eigvals", "segment_reduce") if hasattr(aten, name)}
+ALL_SOUND = {aten.normal.float_Tensor, aten.normal.Tensor_Tensor}  # whether no deviation is negative, twice
 READING = {getattr(aten, name).default for name in ("_grouped_mm",) if hasattr(aten, name)}  # on the host, how many rows each group has, where no kernel does it
 CHECKING = ("istft",)  # end where one of their own results is too small to divide by
 READS = {aten._local_scalar_dense.default, aten._to_copy.default, aten.copy_.default}
@@ -322,7 +323,7 @@ class Values(TorchDispatchMode):
             if self.read != 0 and func is aten._local_scalar_dense.default and type(out) is float and _is_here(args[0]) and not _is_known(args[0]):
                 return self.read
         else:
-            _doubt(2 if func in SOUND else 0 if func in READING else 1)
+            _doubt(2 if func in SOUND else 3 if func in ALL_SOUND else 0 if func in READING else 1)
             try:
                 out = self.run(kind, func, args, kwargs)
             finally:
