@@ -680,16 +680,20 @@ static DriverPrice driver_price(const EchDevice *device, const char *call)
                          (EchTime)ech_device_number(device, beside, each), ech_device_number(device, waits, 0) > 0};
 }
 
-/* What PyTorch's host takes for a launch where the device does not say: 17 us of a core of an AMD EPYC, 15 at best, over a training step of a GPT of 12 layers
- * with autocast and AdamW (PyTorch 2.15, 699 launches). A recorded one on an H100 takes 52, under a profiler that notes stacks and shapes. */
+/* What PyTorch's host takes where the device does not say: for each operator and node of gradients, and for a launch beside them, as on the host of
+ * h200-calibrated (an H100's took 6.2 and 4.5 us). Held out: programs that wait for hosts of other people, validation/pretended_programs.md. */
+#define EAGER_OPERATOR (4800 * ECH_PS_PER_NS)
+#define EAGER_SUBMIT (3519 * ECH_PS_PER_NS)
+
+/* And for a launch with all that leads to it, where a capture tells no operators: 15 us of a core of an AMD EPYC, over a training step of a GPT of 12 layers
+ * with autocast and AdamW (PyTorch 2.15, 699 launches). */
 #define EAGER_LAUNCH (15 * ECH_PS_PER_US)
 
-/* Of that, the driver's call alone, where a device says what an operator takes, and of a program in CUDA C++, which has little else to do between its launches:
- * calibrate's measure of an H100's host (runtime.submit_ps there). Held out: llama.cpp of August 2024 without graphs, validation/pretended_programs.md. */
+/* For the driver's call alone, of a program in CUDA C++, which has little else to do between its launches: calibrate's measure of an H100's host
+ * (runtime.submit_ps there). Held out: llama.cpp of August 2024 without graphs, validation/pretended_programs.md. */
 #define LAUNCH_CALL (4568 * ECH_PS_PER_NS)
 
-/* The operators that captures tell of come one by one where the device says what each takes of its host: names of operators that launch nothing (views,
- * checks, nodes of gradients) take as long there as others. */
+/* The operators that captures tell of come one by one: those that launch nothing (views, checks, nodes of gradients) take as long as others. */
 static EchTime time_of_operators(const EchMachine *m, const EchOp *op)
 {
     return m->host_operator > 0 ? MIN(m->host_operator, ECH_PS_PER_S) * (EchTime)ech_op_operators(m->trace, op) : 0;
@@ -716,12 +720,15 @@ static void compile_host(EchMachine *m)
     const char *order = ech_trace_get_property(m->trace, "host_order");
     if (!order || !m->options->host_launches || !m->options->overhead || m->options->graph || m->n_loops > 0)
         return;
-    m->host_launch = (EchTime)ech_device_number(m->device, "runtime.eager_launch_ps", (double)EAGER_LAUNCH);
-    m->host_operator = (EchTime)ech_device_number(m->device, "runtime.eager_operator_ps", 0);
-    if (m->host_operator > 0 && !tells_operators(m))
-        m->host_operator = 0;
-    if (m->host_operator > 0 || strcmp(order, ECH_HOST_COMPILED) == 0)
+    bool by_launches = ech_device_has_number(m->device, "runtime.eager_launch_ps") && !ech_device_has_number(m->device, "runtime.eager_operator_ps");
+    if (strcmp(order, ECH_HOST_COMPILED) == 0) {
         m->host_launch = (EchTime)ech_device_number(m->device, "runtime.submit_ps", (double)LAUNCH_CALL);
+    } else if (by_launches || !tells_operators(m)) {
+        m->host_launch = (EchTime)ech_device_number(m->device, "runtime.eager_launch_ps", (double)EAGER_LAUNCH);
+    } else {
+        m->host_operator = (EchTime)ech_device_number(m->device, "runtime.eager_operator_ps", (double)EAGER_OPERATOR);
+        m->host_launch = (EchTime)ech_device_number(m->device, "runtime.submit_ps", (double)EAGER_SUBMIT);
+    }
     if (m->host_launch <= 0)
         return;
     m->host_since = g_new(uint32_t, m->n_ops + 1);

@@ -666,16 +666,17 @@ static void append_host(GString *out, const EchReport *report, unsigned columns)
     g_autofree char *each = ech_format_time(run->host_launch), *operators = ech_format_time(run->host_operator);
     g_autoptr(GString) text = g_string_new(NULL);
     g_string_printf(text, "For %.0f %% of that the GPU waits for the program's host: ", 100 * ratio(late, run->makespan));
-    const char *tells = " Other hosts differ: a step that waits for it, timed, less its launches, over its operators, is its eager_operator_ps (--set "
-                        "device.runtime.eager_operator_ps=6.2us).";
+    const char *tells =
+        " Other hosts differ, by published programs 2 to 8 us an operator: a step that waits for it, timed, less its launches, over its operators, "
+        "is its eager_operator_ps (--set device.runtime.eager_operator_ps=2.5us).";
     if (run->host_operator > 0) {
         const char *source = ech_device_number_source(report->device, "runtime.eager_operator_ps");
         g_string_append_printf(text, "%s for each launch and %s for each operator of PyTorch (runtime.submit_ps, eager_operator_ps; %s).", each, operators,
-                               source ? source : "assumed");
+                               source ? source : "of a virtual machine with an H200");
     } else if (g_strcmp0(ech_trace_get_property(report->trace, "host_order"), ECH_HOST_COMPILED) != 0) {
         const char *source = ech_device_number_source(report->device, "runtime.eager_launch_ps");
-        g_string_append_printf(text, "%s for each launch (runtime.eager_launch_ps; %s).", each,
-                               source ? source : "of a core of an AMD EPYC. In a virtual machine with an H100 launches took 26 to 45 us");
+        g_string_append_printf(text, "%s for each launch (runtime.eager_launch_ps; %s).", each, source ? source : "of a core of an AMD EPYC");
+        tells = " Other hosts differ (--set device.runtime.eager_launch_ps=30us).";
     } else {
         const char *source = ech_device_number_source(report->device, "runtime.submit_ps");
         g_string_append_printf(text, "%s for each launch (runtime.submit_ps; %s).", each, source ? source : "of a virtual machine with an H100");
@@ -797,9 +798,9 @@ static const struct {
      "beyond bytes and operations at full rate: waits for their own copies, accesses and instructions, tiles that do not fill a unit"},
     {"overhead", "launches, set-ups and latencies, the fill and drain of kernels"},
     {ECH_BOUND_HOST,
-     "one thread of the host asks for one kernel or copy after another and takes runtime.eager_launch_ps for each (runtime.submit_ps, and eager_operator_ps "
-     "for each operator, where the device has that; of a program in CUDA C++ runtime.submit_ps alone): larger ones or a CUDA graph (replay.graph=true) hide "
-     "it, replay.host_launches=false leaves it out"},
+     "one thread of the host asks for one kernel or copy after another and takes runtime.submit_ps for each and runtime.eager_operator_ps for each operator "
+     "(runtime.eager_launch_ps for each where no operators are told; of a program in CUDA C++ runtime.submit_ps alone): larger ones or a CUDA graph "
+     "(replay.graph=true) hide it, replay.host_launches=false leaves it out"},
     {"pageable port", "copies from or to host memory that is not page-locked: the driver takes them over a buffer of its own"},
     {"pinning memory", "the host waits while pages of its memory are locked one by one: once, where a cache of pinned memory keeps them, as PyTorch's does"},
     {"recorded kernel times", "kernels that take longer than what they move and compute needs, or of which neither is known"},

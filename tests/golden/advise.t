@@ -108,23 +108,23 @@ gpt_pytorch.h100 on h100-sxm (NVIDIA H100 SXM5, 80 GB HBM3)
   IT DOES NOT FIT. 4.63 GiB of hbm are needed, 4 GiB are there.
 $ for m in 1400MiB 1780MiB; do echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory $m --pass batch:rows=1 | grep 'one row'; done
   Its batch is one row, of which an eighth (fewer tokens, or pixels) needs 1.71 GiB. Rows that are packed into one, without padding, are one.
-  Its batch is one row, of which half (fewer tokens, or pixels) fits: 1.73 GiB, 3.77 ms a step. Rows that are packed into one, without padding, are one.
+  Its batch is one row, of which half (fewer tokens, or pixels) fits: 1.73 GiB, 6.09 ms a step. Rows that are packed into one, without padding, are one.
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | sed -n '/make it fit/,/^$/p;/What to add/,/^$/p'
   What would make it fit
    1  loss in eight parts                  2.72 GiB         -  12.2 ms    x1.033
    2  gradient accumulation in two         3.22 GiB         -  13.0 ms    x1.101
-   3  gradient accumulation in four        2.34 GiB         -  15.5 ms    x1.311
-   4+ checkpoint each block                4.08 GiB         -  19.1 ms    x1.619
-   5  optimizer on host                    3.96 GiB  1.35 GiB  52.8 ms    x4.475
-   6  weights and optimizer on host        3.62 GiB  1.35 GiB  57.1 ms    x4.835
+   3+ checkpoint each block                4.08 GiB         -  19.1 ms    x1.619
+   4  gradient accumulation in four        2.34 GiB         -  23.1 ms    x1.960
+   5  optimizer on host                    3.96 GiB  1.35 GiB  52.5 ms    x4.449
+   6  weights and optimizer on host        3.62 GiB  1.35 GiB  56.8 ms    x4.818
    7+ activations on host, overlapped      4.05 GiB  2.15 GiB   102 ms    x8.648
    8+ activations on host, waited for      3.46 GiB  2.15 GiB   106 ms    x9.025
 
   What to add to 'echelon run', which tells the arrays
    1  --set device.memories.hbm.available=4352MiB --pass batch:what=loss,parts=8
    2  --set device.memories.hbm.available=4352MiB --pass batch:parts=2
-   3  --set device.memories.hbm.available=4352MiB --pass batch:parts=4
-   4  --set device.memories.hbm.available=4352MiB --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
+   3  --set device.memories.hbm.available=4352MiB --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
+   4  --set device.memories.hbm.available=4352MiB --pass batch:parts=4
    5  --set device.memories.hbm.available=4352MiB --pass fuse:where=host
    6  --set device.memories.hbm.available=4352MiB --pass fuse:where=host --pass offload:what=arguments
    7  --set device.memories.hbm.available=4352MiB --allocator pytorch:expandable_segments:True --pass offload:what=activations,idle=0,each=true,above=1KiB,overlap=true,stash=5
@@ -252,15 +252,15 @@ $ cd $T && G=$OLDPWD/traces; echelon advise --trace $G/gpt_pytorch.h100/gpt.pret
   as it is                                 4.63 GiB         -  11.8 ms         -
    2  accumulate.pretend.gz                3.22 GiB         -  13.0 ms    x1.100
    3  gradient accumulation in two         3.22 GiB         -  13.0 ms    x1.101
-   4  gradient accumulation in four        2.34 GiB         -  15.5 ms    x1.311
+   5  gradient accumulation in four        2.34 GiB         -  23.1 ms    x1.960
   13  checkpoint=blocks.*,fused            4.63 GiB         -        -         -
   (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
-   3, 4  for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()
-   5  torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x) of blocks.*; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
+   3, 5  for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()
+   4  torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x) of blocks.*; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
    7  torch.distributed.fsdp.fully_shard(block, offload_policy=CPUOffloadPolicy()) of each block and the model, which takes the optimizer along (one GPU is a world of one; without fused=True its step on the host takes two to three times as long), DeepSpeed's ZeRO-3 with offload_param
    9  with torch.autograd.graph.save_on_cpu(pin_memory=True): around the forward pass; and PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True
    2  --set device.memories.hbm.available=4300MiB --trace TRACES/gpt_pytorch_measures.h100/accumulate.pretend.gz in place of this one
-   5  --set device.memories.hbm.available=4300MiB --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
+   4  --set device.memories.hbm.available=4300MiB --allocator pytorch:expandable_segments:True --pass remat:modules=blocks.*
   What could not be tried
     no.pretend: --set trace=no.pretend: no.pretend: No such file or directory
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --step last | grep 'Not tried'

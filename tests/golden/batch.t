@@ -195,4 +195,4 @@ $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --engine native 
   (3 GiB of the 80 GiB of hbm were set to be available.)
   What would make it fit:
     echelon advise --trace traces/gpt_pytorch.h100 --device h100-sxm --set device.memories.hbm.available=3GiB
-  Up to there it takes 38.0 ms, bound by pageable port (86 % of the critical path).
+  Up to there it takes 38.5 ms, bound by pageable port (85 % of the critical path).

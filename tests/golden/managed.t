@@ -40,7 +40,7 @@ $ echelon run --trace tests/fuzz/corpus/pretend/managed.pretend --device t4 --se
   No schedule of it is shorter than 248 us on this device; with no overlap at all it takes 1.11 ms.
     It takes as long as before, 1.09 ms: 77 % of its critical path is on the unified memory's pages, which this does not touch.
     (pageable port: copies from or to host memory that is not page-locked: the driver takes them over a buffer of its own)
-    (the host's launches: one thread of the host asks for one kernel or copy after another and takes runtime.eager_launch_ps for each (runtime.submit_ps, and eager_operator_ps for each operator, where the device has that; of a program in CUDA C++ runtime.submit_ps alone): larger ones or a CUDA graph (replay.graph=true) hide it, replay.host_launches=false leaves it out)
+    (the host's launches: one thread of the host asks for one kernel or copy after another and takes runtime.submit_ps for each and runtime.eager_operator_ps for each operator (runtime.eager_launch_ps for each where no operators are told; of a program in CUDA C++ runtime.submit_ps alone): larger ones or a CUDA graph (replay.graph=true) hide it, replay.host_launches=false leaves it out)
     210 us 19.3 %: the program's end for Memcpy HtoD (Pageable -> Managed) (1 MiB from pageable to hbm): 210 us in its own queue
          8 MiB  cudaMallocManaged
     Memcpy HtoD (Pageable -> Managed)     210 us   19.3 % ####................  copy

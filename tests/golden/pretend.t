@@ -37,14 +37,14 @@ notes
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native | sed -n '/It fits/,/No schedule/p;/Steps/,/^$/p;/fullest/,/^$/p;/Who asked/,/^$/p;/Kernel times/,$p'
   It fits. hbm 4.63 GiB of 78.6 GiB (6 %)
   4.99 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); nvidia-smi would show 5.49 GiB, 512 MiB of it the process's context.
-  It takes 69.2 ms, bound by pageable port (47 % of the critical path).
-  No schedule of it is shorter than 67.8 ms on this device; with no overlap at all it takes 84.5 ms.
+  It takes 69.9 ms, bound by pageable port (47 % of the critical path).
+  No schedule of it is shorter than 67.8 ms on this device; with no overlap at all it takes 96.9 ms.
   Steps: 2, the middle one takes 12.1 ms; --step N tells all of this of one alone
     12.1 ms from Optimizer.step#AdamW.step to the next, 219 kernels, at most 4.63 GiB
     11.8 ms from Optimizer.step#AdamW.step to the next, 165 kernels, at most 4.63 GiB
 
   Memory at its fullest
-    hbm: 4.63 GiB live at 48.7 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
+    hbm: 4.63 GiB live at 49.4 ms, 4.99 GiB reserved (7.1 % of it lost to fragmentation); pytorch:release:2.15
       1.46 GiB  gpt_train.py:59 (functional.py:3561), 3 of them  activation
       1000 MiB  NllLossBackward0                                 temporary
        500 MiB  gpt_train.py:49 (linear.py:134)                  temporary
@@ -53,15 +53,15 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
       1.03 GiB  in 17 more
 
   Who asked for it (forward, recomputed, backward)
-    aten::to                      33.0 ms   47.7 % ##########..........
-    Optimizer.step#AdamW.step     7.27 ms   10.5 % ##..................
-    head (Linear)                 6.63 ms    9.6 % ##..................  2.24 ms, -, 4.39 ms
+    aten::to                      33.0 ms   47.2 % #########...........
+    Optimizer.step#AdamW.step     7.27 ms   10.4 % ##..................
+    head (Linear)                 6.63 ms    9.5 % ##..................  2.24 ms, -, 4.39 ms
     blocks.* (Block)              3.54 ms    5.1 % #...................  1.12 ms, -, 2.43 ms
     aten::cross_entropy_loss      3.32 ms    4.8 % #...................
     LogSoftmaxBackward0           2.22 ms    3.2 % #...................  -, -, 2.22 ms
     blocks.*.up (Linear)          1.96 ms    2.8 % #...................  701 us, -, 1.25 ms
     blocks.*.down (Linear)        1.76 ms    2.5 % #...................  601 us, -, 1.15 ms
-    in 14 more                    8.37 ms   12.1 % ##..................
+    in 14 more                    8.37 ms   12.0 % ##..................
 
   Kernel times: 550 kernel model. Engine: native (0.1.0).
   Of the kernels' time 32 % is products, which are held against published times; 67 % other kernels with constants from recorded ones of their class; 1 % assumed (most of it scatter).
@@ -117,15 +117,15 @@ $ printf 'trace: gpt_pytorch.h100\ndevice: h100-sxm\nreplay: {engine: native}\ns
   2     yes   11.8 ms    0.971  4.63 GiB  hbm port
   1..2  yes   23.9 ms    1.971  4.63 GiB  hbm port
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass pin | grep -E 'It takes'
-  It takes 43.1 ms, bound by hbm port (41 % of the critical path).
-    It takes 37.7 % less time: 69.2 ms -> 43.1 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
+  It takes 43.8 ms, bound by hbm port (43 % of the critical path).
+    It takes 37.3 % less time: 69.9 ms -> 43.8 ms. Along the critical path: -32.7 ms pageable port, +6.76 ms host link to device.
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --set device.runtime.eager_launch_ps=200us | grep -E "It takes|host's launches  "
   It takes 149 ms, bound by the host's launches (53 % of the critical path).
-    It takes 2.16 times as long: 69.2 ms -> 149 ms. Along the critical path: +78.4 ms the host's launches.
+    It takes 2.14 times as long: 69.9 ms -> 149 ms. Along the critical path: +77.9 ms the host's launches.
     the host's launches           78.8 ms   52.8 % ###########.........
     for the host's launches        197 ms   52.7 % ###########.........
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device a100-80 --engine native | grep -E 'It takes|chosen for'
-  It takes 153 ms, bound by pageable port (47 % of the critical path).
+  It takes 154 ms, bound by pageable port (47 % of the critical path).
   - its kernels are those that were chosen for h100-sxm, of another compute capability: the libraries choose others for a100-80; echelon capture --pretend a100-80 asks them
 $ echelon alloc traces/gpt_pytorch.h100/gpt.pretend.gz | sed -n '1,/^pytorch,/p;/recorded addresses/p;/in use when/,/^$/p'
 traces/gpt_pytorch.h100/gpt.pretend.gz: pretend, 1509 events; device memory 78.6 GiB, what the pretended device had beside its context
@@ -214,7 +214,7 @@ $ echelon run --trace traces/keras_cnn.h100 --device h100-sxm | sed -n '3,12p; /
   76.9 GiB reserved by allocator tensorflow, as recorded; nvidia-smi would show 77.4 GiB, 512 MiB of it the process's context.
   It takes 20.4 ms, bound by the host's launches (63 % of the critical path).
   No schedule of it is shorter than 19.3 ms on this device; with no overlap at all it takes 27.7 ms.
-  For 63 % of that the GPU waits for the program's host: 15 us for each launch (runtime.eager_launch_ps; of a core of an AMD EPYC. In a virtual machine with an H100 launches took 26 to 45 us). Other hosts differ: a step that waits for it, timed, less its launches, over its operators, is its eager_operator_ps (--set device.runtime.eager_operator_ps=6.2us).
+  For 63 % of that the GPU waits for the program's host: 15 us for each launch (runtime.eager_launch_ps; of a core of an AMD EPYC). Other hosts differ (--set device.runtime.eager_launch_ps=30us).
 
   Critical path
     the host's launches           12.8 ms   62.6 % #############.......

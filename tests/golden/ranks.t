@@ -27,11 +27,11 @@ $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
   IT DOES NOT FIT: ranks 0, 1. (The others were replayed as if nobody had to wait for those; times mean little.)
-  It takes 854 us; 0.0 % of all ranks' time is waiting for one another.
+  It takes 897 us; 0.0 % of all ranks' time is waiting for one another.
 
                                                   kernels   communication       waits for           host,
    rank       live   reserved       time              run           alone           ranks            idle
-      0    992 MiB    418 MiB     854 us     443 us  52 %   22.8 us   3 %      0 ps   0 %    388 us  45 %  does not fit
+      0    992 MiB    418 MiB     897 us     443 us  49 %   22.8 us   3 %      0 ps   0 %    431 us  48 %  does not fit
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.links.nvlink.to_device=x0.1 --set device.links.nvlink.from_device=x0.1 | head -n 5
 rank0.pretend and 1 more: 2 ranks on h100-sxm
 
@@ -106,12 +106,12 @@ $ P=traces/pipeline_pytorch.h100; echelon run $P/rank*.pretend.gz --device h100-
 
   What changed from as_is to slow
    rank                     step        kernels  communication          waits     host, idle                     live
-      0       25.9 ms -> 34.0 ms       +87.8 us              =       +8.04 ms              =     2.53 GiB -> 2.53 GiB
-      1       25.9 ms -> 34.0 ms       +8.11 ms              =       +22.0 us              =     2.66 GiB -> 2.66 GiB
+      0       25.9 ms -> 34.0 ms       +86.4 us              =       +8.04 ms              =     2.53 GiB -> 2.53 GiB
+      1       25.9 ms -> 34.0 ms       +8.11 ms              =       +21.6 us              =     2.66 GiB -> 2.66 GiB
 
   What changed within one rank, and why: echelon compare as_is/000 slow/000
 "relative":1.0
-"relative":1.3142162687333077
+"relative":1.3141378520197493
 echelon: slow: holds a run of several ranks, as_is/000 one of a single trace; compare one of its ranks (slow/000, ...)
 exit 2
 $ echelon run traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --pass remat | tail -n 8
@@ -141,7 +141,7 @@ note these captures know of no rank and meet nowhere: were they several runs of 
     ranks 0, 1: nothing in these traces says what of one rank meets what of another: each is replayed by itself. Are they ranks of one run? Two runs captured with the same -o leave files that the same step.*.pretend matches; then give one of them
 $ echelon run --trace traces/pipeline_pytorch.h100/rank*.pretend.gz --device h100-sxm --set device.memories.hbm.capacity=8GiB --set ranks.1.device.memories.hbm.capacity=4GiB | grep -E 'fits?$|FIT'
   IT DOES NOT FIT: rank 1. (The others were replayed as if nobody had to wait for those; times mean little.)
-      1   2.47 GiB   1.57 GiB    17.1 ms    16.6 ms  97 %    343 us   2 %      0 ps   0 %    224 us   1 %  does not fit
+      1   2.47 GiB   1.57 GiB    17.2 ms    16.6 ms  97 %    343 us   2 %      0 ps   0 %    253 us   1 %  does not fit
   IT DOES NOT FIT. hbm 2.56 GiB of 2.61 GiB (98 %), host 4 B of 2 TiB (0 %)
 $ G=traces/gpt_pytorch.h100/gpt.pretend.gz; for s in mps slices; do echelon run --trace $G $G --device h100-sxm --step last --set replay.share=$s | sed -n 1,12p; done
 gpt.pretend and 1 more: 2 processes on one h100-sxm, side by side (MPS)
@@ -176,7 +176,7 @@ $ G=traces/gpt_pytorch.h100/gpt.pretend.gz; echelon run --trace $G $G --device h
   In process 0
   IT DOES NOT FIT. hbm 4.63 GiB of 8 GiB (58 %)
   4.01 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later). When it was recorded it held 4.99 GiB: how its cache lay when that began is not known here.
-  At 94.6 ms 'NllLossBackward0' asks for 1000 MiB more in hbm: 3.66 GiB of 4.02 GiB are live, 4.01 GiB reserved, and the other processes on the device have 3.98 GiB.
+  At 95.2 ms 'NllLossBackward0' asks for 1000 MiB more in hbm: 3.66 GiB of 4.02 GiB are live, 4.01 GiB reserved, and the other processes on the device have 3.98 GiB.
   What held the memory:
   "fullest_bytes" : 8581545984,
   "fits" : false,

@@ -913,11 +913,13 @@ START_TEST(convolutions_in_their_tiles)
 }
 END_TEST
 
-/* Where a device says what an operator takes of its host, each takes that, those that launch nothing, too; ranges of programs and modules take none. */
+/* Each operator takes its time of the host, those that launch nothing, too; ranges of programs and modules take none. A device may say that only launches do.
+ */
 START_TEST(operators_take_the_host)
 {
     const char *const told[] = {"device.runtime.eager_launch_ps=10us", "device.runtime.eager_operator_ps=6us", "device.runtime.submit_ps=4us", NULL};
-    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", told), by_launch = ech_test_device("h100-sxm", (const char *const[]){told[0], NULL});
+    g_autoptr(EchDevice) device = ech_test_device("h100-sxm", told), by_launch = ech_test_device("h100-sxm", (const char *const[]){told[0], NULL}),
+                         untold = ech_test_device("h100-sxm", NULL);
     const char *kernel = "kernel 5 0 0 1 1 1 1 128 1 1 0\n";
     g_autofree char *text = g_strconcat(HEAD "name 1 \"" ADD "\"\nname 2 \"aten::add, sizes = [[4]]\"\nname 3 \"nn.Module: a (A)\"\n"
                                              "name 4 \"autograd::engine::evaluate_function: AddBackward0\"\n",
@@ -928,12 +930,14 @@ START_TEST(operators_take_the_host)
     for (uint32_t i = 0; i < G_N_ELEMENTS(operators); i++)
         ck_assert_int_eq(ech_op_operators(import->trace, nth(import->trace, ECH_OP_KERNEL, i)), operators[i]);
     g_autoptr(EchRun) alone = must_run(one->trace, device, false), run = must_run(import->trace, device, true),
-                      before = must_run(import->trace, by_launch, true), untold = must_run(one->trace, device, true);
+                      before = must_run(import->trace, by_launch, true), none = must_run(one->trace, device, true),
+                      usual = must_run(import->trace, untold, true);
     ck_assert_int_eq(run->lower_bound, (3 * 4 + 7 * 6) * PS_PER_US);
+    ck_assert_int_eq(usual->lower_bound, 3 * 3519000 + 7 * 4800000);
     ck_assert_int_eq(run->host_operator, 6 * PS_PER_US);
     ck_assert_int_eq(before->lower_bound, 3 * 10 * PS_PER_US);
     ck_assert_int_eq(before->host_operator, 0);
-    ck_assert_int_eq(untold->makespan, 10 * PS_PER_US + alone->makespan);
+    ck_assert_int_eq(none->makespan, 10 * PS_PER_US + alone->makespan);
 }
 END_TEST
 
