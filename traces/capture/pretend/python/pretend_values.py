@@ -4,7 +4,7 @@ Kernels do not run, so results are zeros. Device memory is memory of this proces
 a comparison of lengths) is computed here by PyTorch's own CPU operators after the real operator launched its kernels, and written where its result lies. Where
 floating-point results become masks and indices a guess begins, from which the rest is computed again: a comparison holds for a share of the elements
 (ECHELON_PRETEND_PICKED), spread evenly; what is sorted stays where it stands, and as many are found as are asked for; choices among few (topk, argmax of a
-router) go around, so that experts get equal shares; torchvision's nms keeps every box. All else that depends on such results is zeros."""
+router) fall anywhere, so that experts get about equal shares, and few tokens leave some without any; torchvision's nms keeps every box. All else that depends on such results is zeros."""
 import contextlib
 import ctypes
 import math
@@ -241,7 +241,7 @@ class Values(TorchDispatchMode):
         self.share = _setting("ECHELON_PRETEND_PICKED", 0.5, "a share; expected a number from 0 to 1", lambda share: 0 <= share <= 1)
         self.read = _setting("ECHELON_PRETEND_READ", 0.0, "a finite number", math.isfinite)  # what a floating-point result is to a program that reads one
         self.spread = torch.empty(0, dtype=torch.float64)
-        self.random = torch.Generator().manual_seed(0)
+        self.random, self.chance = torch.Generator().manual_seed(0), torch.Generator().manual_seed(0)
 
     def kind(self, func):
         """"view" of an argument, "empty" memory, "random", "masked" attention, "value", or "composite" of those, which inference mode leaves whole; "others": not
@@ -622,8 +622,15 @@ class Values(TorchDispatchMode):
             return torch.empty(made.shape, dtype=made.dtype, device=out.device)
         return out
 
+    def choices(self, shape, size):
+        """Different ones of @size, as many as the last dimension has, for each of the others."""
+        turn = torch.empty(shape, dtype=torch.int64).view(-1, shape[-1])
+        for some in turn.split(max(LARGEST // size, 1)):
+            some.copy_(torch.rand(len(some), size, generator=self.chance).topk(shape[-1])[1])
+        return turn
+
     def chosen(self, func, args, out):
-        """Choices among few go around; of many, and of what is sorted, the first ones."""
+        """Each choice among few is as likely as another; of many, and of what is sorted, the first ones are chosen."""
         indices = out if isinstance(out, torch.Tensor) else out[1]
         at = SORTS.get(func) or CHOICES[func]
         axis = args[at] if len(args) > at else -1
@@ -634,8 +641,8 @@ class Values(TorchDispatchMode):
             rows = indices.movedim(axis, -1)
         if func in SORTS or (func is aten.topk.default and rows.shape[-1] > MANY):
             turn = torch.arange(rows.shape[-1]).expand(rows.shape)
-        elif size <= FEW:
-            turn = torch.arange(rows.numel()).reshape(rows.shape) % size
+        elif size <= FEW and rows.numel() * size <= 64 * LARGEST:
+            turn = self.choices(rows.shape if func is aten.topk.default else (*rows.shape, 1), size).view(rows.shape)
         else:
             return out
         _seen(rows).copy_(turn)
