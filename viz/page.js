@@ -155,7 +155,7 @@ function bars(main, points, measures) {
       const over = m.limit && m.limit(p) && m.value(p) > m.limit(p);
       tr.append('td').attr('class', 'n').text(m.name === 'time' && !p.run.completed ? 'stopped' : m.text(m.value(p)));
       tr.append('td').attr('class', 'bar').append('div').classed('none', !m.value(p)).style('width', 100 * m.value(p) / largest + '%').style('background', over ? 'var(--bad)' : m.colour);
-      tr.append('td').text(m.name === 'time' ? 'bound by ' + (p.run.completed ? p.run.bound_by : 'space') + (!p.fits ? '; DOES NOT FIT' : p.run.may_fit ? '; may fit' : '') : over ? 'more than the ' + bytes(m.limit(p)) + ' there are' : '');
+      tr.append('td').text(m.name === 'time' ? 'bound by ' + (p.run.completed ? p.run.bound_by : 'space') + (!p.fits ? '; DOES NOT FIT' : p.run.may_fit ? '; may fit' : '') : (p.run.fullest_device === undefined ? '' : 'of device ' + p.run.fullest_device + (over ? ', ' : '')) + (over ? 'more than the ' + bytes(m.limit(p)) + ' there are' : ''));
     });
   }
 }

@@ -78,7 +78,7 @@ static JsonObject *part_of_run(JsonObject *run, const Part *part)
 
 JsonObject *ech_report_table_run(JsonObject *run)
 {
-    static const Part part = {.plain = {"fits", "may_fit", "completed", "makespan_ps", "bound_by", "critical_path"},
+    static const Part part = {.plain = {"fits", "may_fit", "completed", "makespan_ps", "bound_by", "critical_path", "fullest_device"},
                               .needs = {"bytes", "planned"},
                               .memories = {"available_bytes", "peak_live_bytes", "peak_reserved_bytes"},
                               .links = {"bytes_forward", "bytes_backward", "peers"}};
@@ -88,7 +88,7 @@ JsonObject *ech_report_table_run(JsonObject *run)
 /* What the page of a sweep draws of a run: the rest is in sweep.json and in the run's own folder, and the page of a thousand runs opens at once. */
 static JsonObject *drawn_of_run(JsonObject *run)
 {
-    static const Part part = {.plain = {"completed", "may_fit", "bound_by", "critical_path"},
+    static const Part part = {.plain = {"completed", "may_fit", "bound_by", "critical_path", "fullest_device"},
                               .needs = {"bytes"},
                               .memories = {"available_bytes"},
                               .links = {"bytes_forward", "bytes_backward", "peers"}};

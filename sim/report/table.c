@@ -226,6 +226,15 @@ static bool reserved_differs(const EchTableRow *rows, size_t n, const char *memo
     return differs && more;
 }
 
+/* Whether runs are of several devices together: what is told but for the time is of the fullest. */
+static bool of_several(const EchTableRow *rows, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (rows[i].run && json_object_has_member(rows[i].run, "fullest_device"))
+            return true;
+    return false;
+}
+
 /* Whether a link joins devices to one another. */
 static bool peers_in(const EchTableRow *rows, size_t n, const char *link)
 {
@@ -291,6 +300,12 @@ GString *ech_report_table(const char *heading, const EchTableRow *rows, size_t n
             if (!planned && reserved_differs(rows, n, memory))
                 add_bytes_column(columns, rows, n, reserved, "memories", memory, "peak_reserved_bytes");
         }
+    if (of_several(rows, n)) {
+        Column *fullest = add_column(columns, "of device", false, false, n);
+        for (size_t i = 0; i < n; i++)
+            if (rows[i].run && json_object_has_member(rows[i].run, "fullest_device"))
+                fullest->cells[i] = g_strdup_printf("%" G_GINT64_FORMAT, ech_member_int(rows[i].run, "fullest_device"));
+    }
     g_autoptr(GPtrArray) links = names_in(rows, n, "links");
     for (guint i = 0; i < links->len; i++) {
         const char *name = links->pdata[i];

@@ -104,3 +104,9 @@ $ echelon run --trace tests/fuzz/corpus/cupti/two_devices.capture --device h100-
   device       live   reserved       time              run           alone          others            idle
        0      2 GiB      2 GiB    2.80 ms    1.40 ms  50 %   1.40 ms  50 %      0 ps   0 %      0 ps   0 %
        1      3 GiB      3 GiB    3.70 ms    1.80 ms  49 %      0 ps   0 %   1.90 ms  51 %      0 ps   0 %
+$ printf 'trace: %s\ndevice: a100-80\nsweep:\n  - {path: device.links.nvlink.to_device, values: [x1, x0.5]}\n' "$PWD/tests/golden/data/two_devices.json" >$T/e.yaml; echelon run $T/e.yaml | sed -n 3,7p
+  to_device  fits     time  x first  hbm peak  of device  bound by
+  ---------  ----  -------  -------  --------  ---------  -------------------------
+  x1         yes   3.70 ms    1.000     3 GiB          1  waiting for other devices
+  x0.5       yes   5.10 ms    1.377     3 GiB          1  waiting for other devices
+
