@@ -900,6 +900,8 @@ static bool price_file(const Pricer *pricer, const Map *map, const EchOp *op, Ec
 static void price_host_work(const Pricer *pricer, const Map *map, Row *row, const EchOp *op, EchPrice *price)
 {
     bool fresh;
+    if (price_file(pricer, map, op, price))
+        return;
     EchBytes pinned = ech_trace_pins(pricer->trace, op, &fresh);
     price->source = pinned > 0 ? ECH_PRICE_PIN : ECH_PRICE_HOST;
     if (pinned > 0) {
@@ -1529,15 +1531,13 @@ static bool price_op(Pricer *pricer, const Map *map, const Map *old, Row *row, R
     bool free_copy = false;
     switch ((EchOpKind)op->kind) {
     case ECH_OP_KERNEL:
-        if (price_file(pricer, map, op, price))
-            break;
         if (is_host_work(pricer->trace, op))
             price_host_work(pricer, map, row, op, price);
         else
             price_kernel(pricer, map, old, row, scratch, op, price);
         break;
     case ECH_OP_COPY:
-        if (price_file(pricer, map, op, price))
+        if (op->memory_from == op->memory_to && price_file(pricer, map, op, price))
             break;
         if (!pricer->not_awaited || strcmp(ech_trace_string(pricer->trace, op->name), pricer->not_awaited) != 0)
             free_copy = !price_copy(pricer, map, row, op, price);
