@@ -254,6 +254,7 @@ typedef struct {
     EchBytes host_work_bytes; /* read and written */
     EchPageCache *page_cache;
     EchBytes file_bytes; /* written to files */
+    EchBytes pinned;     /* of the host's memory, now */
     uint64_t first_device;
     bool any_device;
 } Reader;
@@ -1047,7 +1048,7 @@ static bool add_file(Reader *r, GError **error)
         return false;
     const bool written = (fields[4] & 3) == 1, mapped = (fields[4] & 3) == 2, direct = fields[4] & 4, beside = fields[4] & 8;
     const EchFileUse use = written ? ECH_FILE_WRITTEN : mapped ? ECH_FILE_MAPPED : ECH_FILE_READ;
-    const EchBytes bytes = fields[6], held = fields[7];
+    const EchBytes bytes = fields[6], held = MAX(fields[7], r->pinned); /* which here may have no pages yet */
     EchBytes fresh, since = ech_page_cache_take(r->page_cache, fields[3], fields[5], bytes, &fresh);
     r->file_bytes = ech_bytes_add(r->file_bytes, written ? bytes : 0);
     if (direct) {
@@ -1184,6 +1185,8 @@ static void add_memory(Reader *r, EchItemKind kind)
     ech_capture_add(r->capture, &item);
     if (kind == ECH_ITEM_ALLOC && r->lines.fields[5] == 2)
         add_pinning(r, item.bytes, true);
+    if (r->lines.fields[5] == 2)
+        r->pinned = kind == ECH_ITEM_ALLOC ? ech_bytes_add(r->pinned, item.bytes) : r->pinned - MIN(r->pinned, item.bytes);
     if (item.to != ECH_TIER_DEVICE || item.direct)
         return;
     if (kind == ECH_ITEM_ALLOC && r->refused > 0 && item.bytes == r->refused && r->lines.fields[1] == r->refused_device) {
