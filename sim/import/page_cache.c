@@ -94,10 +94,9 @@ EchBytes ech_page_cache_take(EchPageCache *cache, uint64_t file, uint64_t from, 
     uint64_t known = 0, since = 0;
     for (const Extent *found; (found = overlapping(cache, file, from, to));) {
         const Extent whole = *found;
-        const uint64_t before = whole.use < oldest ? sum_before(cache, whole.use) : 0;
         if (whole.use < oldest) { /* before anything of it is taken away: what was used with it came in with it */
             oldest = whole.use;
-            since = sum_before(cache, cache->n) - before + known;
+            since = sum_before(cache, cache->n) - sum_before(cache, whole.use) + known;
         }
         known += MIN(whole.to, to) - MAX(whole.from, from);
         g_tree_remove(cache->extents, found);

@@ -253,7 +253,7 @@ typedef struct {
     uint64_t n_host_work;
     EchBytes host_work_bytes; /* read and written */
     EchPageCache *page_cache;
-    EchBytes file_bytes; /* written to files */
+    EchBytes file_bytes; /* written to files by the page cache */
     EchBytes pinned;     /* of the host's memory, now */
     uint64_t first_device;
     bool any_device;
@@ -1049,11 +1049,13 @@ static bool add_file(Reader *r, GError **error)
     const bool written = (fields[4] & 3) == 1, mapped = (fields[4] & 3) == 2, direct = fields[4] & 4, beside = fields[4] & 8;
     const EchFileUse use = written ? ECH_FILE_WRITTEN : mapped ? ECH_FILE_MAPPED : ECH_FILE_READ;
     const EchBytes bytes = fields[6], held = MAX(fields[7], r->pinned); /* which here may have no pages yet */
-    EchBytes fresh, since = ech_page_cache_take(r->page_cache, fields[3], fields[5], bytes, &fresh);
-    r->file_bytes = ech_bytes_add(r->file_bytes, written ? bytes : 0);
-    if (direct) {
+    if (direct) {                                                       /* and the page cache has none of it */
         add_file_work(r, path, use, beside, bytes, ECH_FILE_DISK);
-    } else if (written) {
+        return true;
+    }
+    EchBytes fresh, since = ech_page_cache_take(r->page_cache, fields[3], fields[5], bytes, &fresh);
+    if (written) {
+        r->file_bytes = ech_bytes_add(r->file_bytes, bytes);
         const EchBytes waiting = r->file_bytes < UINT64_MAX / LEAST_MEMORY_OF_DIRTY ? LEAST_MEMORY_OF_DIRTY * r->file_bytes : UINT64_MAX;
         add_file_work(r, path, use, beside, bytes, ech_bytes_add(waiting, held));
     } else {

@@ -19,8 +19,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-#define LEAST_BYTES ((size_t)1 << 20)
-enum { MOST_MAPS = 65536 };
+enum { LEAST_BYTES = 1 << 20, MOST_MAPS = 65536 };
 
 /* glibc's own names of what stands behind ours. */
 ssize_t __read(int file, void *to, size_t bytes);                         /* NOLINT(bugprone-reserved-identifier) */
@@ -104,52 +103,45 @@ static void tell(const char *path, uint64_t number, int how, uint64_t at, uint64
                   bytes, held_bytes());
 }
 
-/* @done bytes of @file, up to @end (-1: up to where it stands now). */
-static void tell_call(int file, int how, off_t end, size_t done)
+/* A call of @caller's has moved @done bytes of @file (below 0: it failed), up to @end (-1: up to where it stands now). */
+static void tell_call(const void *caller, int file, int how, off_t end, ssize_t done)
 {
     int error = errno;
     Place place;
-    if (pretend_asks() && find_place(file, &place)) {
+    if (done < LEAST_BYTES || is_ours(caller) || !pretend_asks())
+        return;
+    if (find_place(file, &place)) {
         end = end < 0 ? lseek(file, 0, SEEK_CUR) : end;
-        tell(place.path, place.number, how | (place.direct ? HOW_DIRECT : 0), end > (off_t)done ? (uint64_t)end - done : 0, done);
+        tell(place.path, place.number, how | (place.direct ? HOW_DIRECT : 0), end > done ? (uint64_t)(end - done) : 0, (uint64_t)done);
     }
     errno = error;
-}
-
-static bool counts(const void *caller, size_t done)
-{
-    return done >= LEAST_BYTES && !is_ours(caller);
 }
 
 PRETEND_EXPORT ssize_t read(int file, void *to, size_t bytes)
 {
     ssize_t done = __read(file, to, bytes);
-    if (done > 0 && counts(__builtin_return_address(0), (size_t)done))
-        tell_call(file, HOW_READ, -1, (size_t)done);
+    tell_call(__builtin_return_address(0), file, HOW_READ, -1, done);
     return done;
 }
 
 PRETEND_EXPORT ssize_t write(int file, const void *from, size_t bytes)
 {
     ssize_t done = __write(file, from, bytes);
-    if (done > 0 && counts(__builtin_return_address(0), (size_t)done))
-        tell_call(file, HOW_WRITTEN, -1, (size_t)done);
+    tell_call(__builtin_return_address(0), file, HOW_WRITTEN, -1, done);
     return done;
 }
 
 PRETEND_EXPORT ssize_t pread64(int file, void *to, size_t bytes, off_t at)
 {
     ssize_t done = __pread64(file, to, bytes, at);
-    if (done > 0 && counts(__builtin_return_address(0), (size_t)done))
-        tell_call(file, HOW_READ, at + done, (size_t)done);
+    tell_call(__builtin_return_address(0), file, HOW_READ, at + done, done);
     return done;
 }
 
 PRETEND_EXPORT ssize_t pwrite64(int file, const void *from, size_t bytes, off_t at)
 {
     ssize_t done = __pwrite64(file, from, bytes, at);
-    if (done > 0 && counts(__builtin_return_address(0), (size_t)done))
-        tell_call(file, HOW_WRITTEN, at + done, (size_t)done);
+    tell_call(__builtin_return_address(0), file, HOW_WRITTEN, at + done, done);
     return done;
 }
 
@@ -157,16 +149,14 @@ PRETEND_EXPORT ssize_t pwrite64(int file, const void *from, size_t bytes, off_t 
 PRETEND_EXPORT ssize_t readv(int file, const struct iovec *pieces, int n)
 {
     ssize_t done = syscall(SYS_readv, file, pieces, n);
-    if (done > 0 && counts(__builtin_return_address(0), (size_t)done))
-        tell_call(file, HOW_READ, -1, (size_t)done);
+    tell_call(__builtin_return_address(0), file, HOW_READ, -1, done);
     return done;
 }
 
 PRETEND_EXPORT ssize_t writev(int file, const struct iovec *pieces, int n)
 {
     ssize_t done = syscall(SYS_writev, file, pieces, n);
-    if (done > 0 && counts(__builtin_return_address(0), (size_t)done))
-        tell_call(file, HOW_WRITTEN, -1, (size_t)done);
+    tell_call(__builtin_return_address(0), file, HOW_WRITTEN, -1, done);
     return done;
 }
 
@@ -174,19 +164,26 @@ PRETEND_EXPORT ssize_t writev(int file, const struct iovec *pieces, int n)
 PRETEND_EXPORT ssize_t pread(int file, void *to, size_t bytes, off_t at) __attribute__((alias("pread64")));
 PRETEND_EXPORT ssize_t pwrite(int file, const void *from, size_t bytes, off_t at) __attribute__((alias("pwrite64")));
 
+/* Where a stream stands takes a call to find, which small pieces are not worth. */
+static void tell_stream(const void *caller, FILE *stream, int how, size_t done)
+{
+    int error = errno;
+    if (done >= LEAST_BYTES)
+        tell_call(caller, fileno(stream), how, ftello(stream), (ssize_t)done);
+    errno = error;
+}
+
 PRETEND_EXPORT size_t fread(void *to, size_t size, size_t n, FILE *stream)
 {
     size_t done = _IO_fread(to, size, n, stream);
-    if (counts(__builtin_return_address(0), done * size))
-        tell_call(fileno(stream), HOW_READ, ftello(stream), done * size);
+    tell_stream(__builtin_return_address(0), stream, HOW_READ, done * size);
     return done;
 }
 
 PRETEND_EXPORT size_t fwrite(const void *from, size_t size, size_t n, FILE *stream)
 {
     size_t done = _IO_fwrite(from, size, n, stream);
-    if (counts(__builtin_return_address(0), done * size))
-        tell_call(fileno(stream), HOW_WRITTEN, ftello(stream), done * size);
+    tell_stream(__builtin_return_address(0), stream, HOW_WRITTEN, done * size);
     return done;
 }
 
