@@ -6,7 +6,7 @@
 #include "sim/experiment/experiment.h"
 #include "sim/experiment/output.h"
 #include "sim/import/anonymize.h"
-#include "sim/import/import.h"
+#include "sim/import/folder.h"
 #include "sim/import/xplane.h"
 #include "sim/report/program_info.h"
 #include "sim/report/writers.h"

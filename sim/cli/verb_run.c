@@ -11,6 +11,7 @@
 #include "sim/experiment/find.h"
 #include "sim/experiment/output.h"
 #include "sim/experiment/sweep.h"
+#include "sim/import/folder.h"
 #include "sim/replay/replay.h"
 #include "sim/report/explain.h"
 #include "sim/report/json_out.h"
@@ -343,6 +344,25 @@ static bool take_captures(RunOptions *options, char **rest)
     return ranks;
 }
 
+/* A folder of a program's ranks means all of them, where what else is asked for can be answered of several. */
+static bool take_folder(RunOptions *options, char ***rest)
+{
+    bool alone = options->beside || options->find || g_strcmp0(options->engine, "simgrid") == 0 || g_strcmp0(options->engine, "cuda") == 0;
+    if (!options->trace || (*rest)[0] || alone)
+        return false;
+    g_autofree char *folder = ech_trace_find(options->trace, NULL);
+    char **ranks = ech_import_ranks_in(folder);
+    if (!ranks)
+        return false;
+    fprintf(stderr, "note %s: the captures of %u ranks in it are replayed together\n", options->trace, g_strv_length(ranks));
+    g_free(options->trace);
+    options->trace = ranks[0];
+    g_free(*rest);
+    *rest = g_memdup2(ranks + 1, g_strv_length(ranks + 1) * sizeof *ranks + sizeof *ranks);
+    g_free(ranks);
+    return true;
+}
+
 /* Those of replays, and the GPU itself. */
 static bool check_engine(const char *engine, GError **error)
 {
@@ -393,7 +413,7 @@ int ech_verb_run(int argc, char **argv)
     leave_out_snapshots(&options, rest);
     if (rest[0] && !find_file(&rest[0]))
         return ECH_EXIT_FAILED;
-    const bool ranks = take_captures(&options, rest);
+    const bool ranks = take_captures(&options, rest) || take_folder(&options, &rest);
     const char *wrong = g_strv_length(rest) > 1 && !ranks        ? "more than one experiment file"
                         : !rest[0] && !options.trace             ? "expected an experiment file, or --trace FILE --device NAME"
                         : options.jobs < 1 || options.jobs > 256 ? "--jobs: expected 1 to 256"

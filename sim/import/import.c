@@ -1,4 +1,5 @@
 #include "sim/import/import.h"
+#include "sim/import/folder.h"
 #include "sim/import/gpu_tools.h"
 #include "sim/import/memory_texts.h"
 #include "sim/import/plain_says.h"
@@ -913,93 +914,6 @@ EchImport *ech_import_source(EchSource *source, const char *format, const EchImp
     }
     options = options ? options : &defaults;
     return options->beside ? read_beside(source, class, options, error) : read_class(source, class, options, error);
-}
-
-/* What a folder is a capture of: the program of a JAX capture or of an XLA dump, a profile of JAX's, PyTorch's or rocprofv3's, or what a GPU that was not there
- * was asked for. Earlier rows are preferred. */
-static const char *const folder_patterns[] = {
-    "*.hlo.txt.gz",
-    "*.hlo.txt",
-    "*after_codegen.txt*",
-    "*gpu_after_optimizations.hlo.pb*",
-    "*gpu_after_optimizations.txt*",
-    "*after_optimizations_after_buffer_assignment.hlo.pb*",
-    "*after_optimizations.txt*",
-    "*.hlo.pb*",
-    "*.xplane.pb*",
-    "*.pt.trace.json*",
-    "*_results.db",
-    "*_results.json*",
-    "*_kernel_trace.csv",
-    "*.pretend*",
-    "*.ech",
-};
-
-/* The last run in LOG/plugins/profile, where jax.profiler.trace(LOG) and TensorBoard put them by date; NULL where there is none. Owned by the caller. */
-static char *last_profile(const char *folder)
-{
-    g_autofree char *profiles = g_build_filename(folder, "plugins", "profile", NULL), *last = NULL;
-    g_autoptr(GDir) dir = g_dir_open(profiles, 0, NULL);
-    for (const char *name = dir ? g_dir_read_name(dir) : NULL; name; name = g_dir_read_name(dir)) {
-        if (!last || strcmp(name, last) > 0) {
-            g_free(last);
-            last = g_strdup(name);
-        }
-    }
-    return last ? g_build_filename(profiles, last, NULL) : NULL;
-}
-
-/* The one file of a folder to read. Of several of a kind, *ret_like of them, the largest: the program itself, not the small modules beside it. */
-static char *file_in_folder(const char *folder, unsigned *ret_like, GError **error)
-{
-    g_autofree char *profile = last_profile(folder);
-    if (profile)
-        folder = profile;
-    g_autoptr(GError) own = NULL;
-    g_autoptr(GDir) dir = g_dir_open(folder, 0, &own);
-    if (!dir) {
-        const char *reason = strrchr(own->message, ':');
-        g_set_error(error, own->domain, own->code, "%s: %s", folder, reason && reason[1] ? reason + 2 : own->message);
-        return NULL;
-    }
-    g_autofree char *best = NULL;
-    size_t best_pattern = G_N_ELEMENTS(folder_patterns);
-    gint64 best_size = -1;
-    for (const char *name = g_dir_read_name(dir); name; name = g_dir_read_name(dir)) {
-        for (size_t i = 0; i <= best_pattern && i < G_N_ELEMENTS(folder_patterns); i++) {
-            if (!g_pattern_match_simple(folder_patterns[i], name) || strstr(name, ".before."))
-                continue;
-            g_autofree char *path = g_build_filename(folder, name, NULL);
-            GStatBuf status;
-            if (g_stat(path, &status) != 0 || !S_ISREG(status.st_mode))
-                break;
-            *ret_like = i < best_pattern ? 1 : *ret_like + 1;
-            bool better = i < best_pattern || status.st_size > best_size || (status.st_size == best_size && strcmp(path, best) < 0);
-            if (better) {
-                best_pattern = i;
-                best_size = status.st_size;
-                g_free(best);
-                best = g_steal_pointer(&path);
-            }
-            break;
-        }
-    }
-    g_autofree char *run = g_build_filename(folder, "run.json", NULL);
-    if (!best && g_file_test(run, G_FILE_TEST_EXISTS))
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "%s: the results of a finished run, not what was run; 'echelon report' makes its page again, 'echelon compare' sets it beside others",
-                    folder);
-    else if (!best)
-        g_set_error(error, ECH_ERROR, ECH_ERROR_UNSUPPORTED,
-                    "%s: a folder without a program or a profile; expected something like program.hlo.txt.gz (files of other formats are given one by one)",
-                    folder);
-    return g_steal_pointer(&best);
-}
-
-char *ech_import_file_in(const char *path, unsigned *ret_like, GError **error)
-{
-    *ret_like = 0;
-    return g_file_test(path, G_FILE_TEST_IS_DIR) ? file_in_folder(path, ret_like, error) : g_strdup(path);
 }
 
 EchImport *ech_import_file(const char *path, const char *format, const EchImportOptions *options, GError **error)

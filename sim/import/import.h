@@ -109,11 +109,8 @@ typedef struct {
 const EchImportClass *const *ech_import_classes(size_t *ret_n);
 /** Whether there is a reader of that name; else ECH_ERROR_CONFIG with the nearest. */
 bool ech_import_is_format(const char *format, GError **error);
-/** The file that @path stands for: itself, or of a folder the program or the profile in it (the last one of a TensorBoard log folder), the largest of
- * *ret_like of a kind. Owned by the caller. G_FILE_ERROR, ECH_ERROR_UNSUPPORTED where the folder has none. */
-char *ech_import_file_in(const char *path, unsigned *ret_like, GError **error) G_GNUC_WARN_UNUSED_RESULT;
-/** Opens, sniffs (or takes @format by name) and reads; a folder stands for what ech_import_file_in() finds in it. Owned
- * by the caller. ECH_ERROR_UNSUPPORTED says what the bytes look like. */
+/** Opens, sniffs (or takes @format by name) and reads; a folder stands for what ech_import_file_in() (folder.h) finds in
+ * it. Owned by the caller. ECH_ERROR_UNSUPPORTED says what the bytes look like. */
 EchImport *ech_import_file(const char *path, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;
 /** The same of a source, which stays the caller's. */
 EchImport *ech_import_source(EchSource *source, const char *format, const EchImportOptions *options, GError **error) G_GNUC_WARN_UNUSED_RESULT;

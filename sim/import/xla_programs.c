@@ -5,7 +5,7 @@
 #include "sim/base/compare.h"
 #include "sim/base/error.h"
 #include "sim/base/hash.h"
-#include "sim/import/import.h"
+#include "sim/import/folder.h"
 #include "sim/trace/step.h"
 
 #include <stdlib.h>

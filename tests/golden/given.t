@@ -138,7 +138,7 @@ echelon run: 'gpt_nothin.v5e' is no file, no experiment and no shipped trace; di
 $ printf 'trace: gpt_nothing.h100\ndevice: h100-sxm\nsweep:\n  - {path: device.links.host.to_device, values: x0.5..x2}\n' >$T/e.yaml; echelon run $T/e.yaml 2>&1 | sed "s:$T:T:"
 echelon: T/e.yaml:4:49: values: 'x0.5..x2' is no list; expected something like [x0.5, x1, x2] ('find' takes a range)
 $ echelon run --trace pipeline_pytorch.h100 --device h100-sxm --engine native | grep 'such files'; echelon run --trace gpt_nothing.h100 --device h100-sxm --set device.kernel.power=500W
-  - of 2 such files in the folder the largest is taken, rank1.pretend.gz; ranks of one program are given one by one, to run together
+note pipeline_pytorch.h100: the captures of 2 ranks in it are replayed together
 echelon: --set device.kernel.power=500W: kernel.power: '500W' is not a number; expected '500' or something like 0.9, 5us or 4MiB
 exit 2
 $ printf 'trace: gpt_unrolled_kept.h100\ndevice: h100-sxm\npasses: donate\nreplay: {engine: native}\nsweep:\n  - {path: passes, values: ["", offload], labels: [kept, host]}\n  - {path: passes, name: prefetch, values: ["", prefetch], labels: [none, ahead]}\n' >$T/e.yaml; printf 'trace: gpt_unrolled_kept.h100\ndevice: h100-sxm\nreplay: {engine: native}\nsweep:\n  - {path: passes, values: [donate, donate prefetch, donate offload, donate offload prefetch], labels: ["kept, none", "kept, ahead", "host, none", "host, ahead"]}\n' >$T/one.yaml; for f in e one; do echelon run $T/$f.yaml | sed -n '/^  ---/,/^$/p'; done

@@ -194,3 +194,21 @@ $ G=traces/gpt_pytorch.h100/gpt.pretend.gz; echelon run --trace $G $G --device h
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --set replay.share=mps
 echelon: replay.share: processes share a device, and there is one; expected several captures, --trace FIRST SECOND ...
 exit 2
+$ mkdir $T/log $T/iteration_10; for r in 0 1; do cp tests/golden/data/rank0.json $T/log/host_$r.100.pt.trace.json; cp tests/golden/data/rank$r.json $T/log/host_$r.200.pt.trace.json; cp tests/golden/data/rank$r.json $T/iteration_10/rank${r}_trace.json; sed -i 's/"distributedInfo":[^}]*},//' $T/iteration_10/rank${r}_trace.json; done; rm $T/log/host_1.100.pt.trace.json; for f in log iteration_10; do echelon run $T/$f --device a100-80 2>&1 | sed "s:$T:T:; 5q"; done
+note T/log: the captures of 2 ranks in it are replayed together
+host_0.200.pt.trace and 1 more: 2 ranks on a100-80
+
+  Nothing here says what lies in memory.
+  It takes 5.90 ms; 17.8 % of all ranks' time is waiting for one another.
+note T/iteration_10: the captures of 2 ranks in it are replayed together
+rank0_trace and 1 more: 2 ranks on a100-80
+
+  Nothing here says what lies in memory.
+  It takes 5.90 ms; 17.8 % of all ranks' time is waiting for one another.
+$ mkdir -p $T/jax/plugins/profile/2026_01_02; for h in a b; do cp tests/fuzz/corpus/xplane/gpu.pb $T/jax/plugins/profile/2026_01_02/$h.xplane.pb; done; echelon run $T/jax --device a100-80 2>&1 | sed "s:$T:T:; 4q"
+note T/jax: the captures of 2 ranks in it are replayed together
+note these captures know of no rank and meet nowhere: were they several runs of one program, each is given alone
+a.xplane and 1 more: 2 ranks on a100-80
+
+$ echelon run pipeline_pytorch.h100 --device h100-sxm --find device.links.nvlink.to_device=x0.5..x1 --for 'time<=x1.1' -o $T/found >/dev/null 2>&1; grep -o 'of 2 such files[^;]*' $T/found/000/run.json
+of 2 such files in the folder the largest is taken, rank1.pretend.gz
