@@ -44,6 +44,8 @@ typedef struct {
     EchId *listed;      /* per buffer: 1 + the op over lists of tensors that it was counted for last; 0: none */
     EchId spilled;      /* the op over lists of which some went with the launch before it, or ECH_NONE */
     double rest;        /* share of it that is left */
+    bool tells;         /* how many operators the host began for what it asked for */
+    uint64_t began;     /* of them, for what is left out, and not told of another yet */
     EchBytes gathered, summed, summed_across;
 } Writer;
 
@@ -55,6 +57,32 @@ static EchBytes part_of(const EchShardStep *d, EchBytes bytes)
 static EchId text(Writer *w, const char *words)
 {
     return ech_trace_builder_string(w->e.builder, words, -1);
+}
+
+/* ---- operators ---- */
+
+/* Operators and nodes of gradients that the host begins for fully_shard's own copies and for what leads to them, of a unit of n tensors n more of each (PyTorch
+ * 2.15, units of 1, 2, 4, 8, 16 and 32 tensors of a network of linear layers; held out: validation/what_ifs.md); for an optimizer's over parts of tensors,
+ * which go through DTensor; and for the copy of a gradient into a bucket, which fully_shard has none of. */
+enum { FOR_COPY_IN = 11, FOR_COPY_IN_BACKWARD = 9, FOR_COPY_OUT = 11, FOR_REDUCE = 16, FOR_PARTS = 2, FOR_BUCKET = 2 };
+
+/* What is launched as @launch has @operators begun for it, and for what was left out before it. */
+static EchId launch_after(Writer *w, EchId launch, uint64_t operators)
+{
+    if (!w->tells)
+        return launch;
+    g_autofree char *text = ech_launch_with_operators(launch == ECH_NONE ? "" : ech_trace_builder_peek_string(w->e.builder, launch), operators + w->began);
+    w->began = 0;
+    return *text ? ech_trace_builder_string(w->e.builder, text, -1) : ECH_NONE;
+}
+
+/* Op @op is left out. What led to it is done all the same. */
+static void leave_out(Writer *w, EchId op)
+{
+    uint32_t n = ech_op_operators(w->d->s->t, &w->d->s->ops[op]);
+    w->e.map[op] = w->e.last_core;
+    if (w->d->s->ops[op].kind == ECH_OP_KERNEL)
+        w->began += n - MIN(n, (uint32_t)FOR_BUCKET);
 }
 
 /* Of what is done for a unit: its stack, so that it counts as the module's. */
@@ -96,9 +124,10 @@ static void ask(Writer *w, EchOpKind kind, EchId buffer)
         ech_trace_builder_dep(w->e.builder, w->e.last_core, 0);
 }
 
-static EchId put_kernel(Writer *w, EchId queue, uint32_t unit, const char *name)
+static EchId put_kernel(Writer *w, EchId queue, uint32_t unit, const char *name, uint64_t operators)
 {
     EchOp o = ech_op_init(ECH_OP_KERNEL);
+    o.launch = launch_after(w, ECH_NONE, operators);
     o.name = text(w, name);
     o.stack = stack_of(w, unit, name);
     o.queue = queue;
@@ -155,11 +184,12 @@ static void let_go_out(Writer *w)
 static void ask_for(Writer *w, uint32_t unit, EchId after)
 {
     const EchShardUnit *u = ech_shard_unit(w->d, unit);
+    uint64_t operators = u->weights->len + (w->is_backward ? FOR_COPY_IN_BACKWARD : FOR_COPY_IN);
     UnitState *state = &w->units[unit];
     EchBytes part = part_of(w->d, u->bytes), all = ech_bytes_mul(part, w->d->over);
     state->out = make_buffer(w, "all-gather", ECH_ROLE_TEMPORARY, w->brings, all);
     ask(w, ECH_OP_ALLOC, state->out);
-    EchId bring = put_kernel(w, w->brings, unit, "FSDP::all_gather_copy_in");
+    EchId bring = put_kernel(w, w->brings, unit, "FSDP::all_gather_copy_in", operators);
     for (guint k = 0; k < u->weights->len; k++) {
         EchId weight = g_array_index(u->weights, EchId, k);
         put_use(w, weight, ECH_READ, part_of(w->d, w->d->s->buffers[weight].bytes));
@@ -185,7 +215,7 @@ static void copy_out(Writer *w, uint32_t unit, bool backward)
         ask(w, ECH_OP_ALLOC, w->all[weight]);
     }
     w->copied[1] = w->copied[0];
-    w->copied[0] = put_kernel(w, w->d->s->core, unit, "FSDP::all_gather_copy_out");
+    w->copied[0] = put_kernel(w, w->d->s->core, unit, "FSDP::all_gather_copy_out", u->weights->len + FOR_COPY_OUT);
     put_use(w, state->out, ECH_READ, u->bytes);
     for (guint k = 0; k < u->weights->len; k++) {
         EchId weight = g_array_index(u->weights, EchId, k);
@@ -231,7 +261,7 @@ static void gather_next(Writer *w, uint32_t unit)
 static void add_up(Writer *w, const EchShardTurn *turn, EchId more, EchBytes part)
 {
     UnitState *state = &w->units[turn->unit];
-    (void)put_kernel(w, w->adds, turn->unit, "FSDP::post_backward_accumulate");
+    (void)put_kernel(w, w->adds, turn->unit, "FSDP::post_backward_accumulate", 1);
     put_use(w, more, ECH_READ, part);
     if (state->sum != ECH_NONE) {
         put_use(w, state->sum, ECH_READ, MIN(part, state->left));
@@ -279,7 +309,7 @@ static void reduce(Writer *w, const EchShardTurn *turn)
     EchBytes part = part_of(w->d, bytes);
     w->kept_in = make_buffer(w, "reduce-scatter", ECH_ROLE_TEMPORARY, s->core, ech_bytes_mul(part, w->d->over));
     ask(w, ECH_OP_ALLOC, w->kept_in);
-    EchId join = put_kernel(w, s->core, turn->unit, "FSDP::reduce_scatter_copy_in");
+    EchId join = put_kernel(w, s->core, turn->unit, "FSDP::reduce_scatter_copy_in", turn->sources->len + FOR_REDUCE);
     for (guint k = 0; k < turn->sources->len; k++) {
         EchId source = g_array_index(turn->sources, EchId, k);
         put_use(w, source, ECH_READ, s->buffers[source].bytes);
@@ -518,10 +548,11 @@ static EchId put(Writer *w, EchId op, GArray *stand)
         gone = stand->len == 0;
     }
     if (gone) {
-        w->e.map[op] = w->e.last_core;
+        leave_out(w, op);
         return op;
     }
     EchId last = op;
+    uint64_t operators = ech_op_operators(s->t, was);
     if (split) {
         g_autofree char *launch = NULL;
         last = last_joined(w, op, parts, &launch);
@@ -533,7 +564,12 @@ static EchId put(Writer *w, EchId op, GArray *stand)
                    : was->launch == ECH_NONE ? ECH_NONE
                                              : ech_edit_launch(&w->e, was->launch, parts);
         o.bytes = o.kind == ECH_OP_COPY ? part_of(d, o.bytes) : o.bytes;
+        for (EchId k = op + 1; k <= last; k++)
+            operators += ech_op_operators(s->t, &s->ops[k]);
+        operators = w->whole ? operators / parts : operators + FOR_PARTS;
     }
+    if (ech_op_is_work(&o))
+        o.launch = launch_after(w, o.launch, operators);
     bool memory = o.kind == ECH_OP_ALLOC || o.kind == ECH_OP_FREE;
     EchBytes now = memory ? ech_trace_builder_peek_buffer(w->e.builder, o.target)->bytes : 0;
     if (memory && now != s->buffers[o.target].bytes)
@@ -601,7 +637,7 @@ static EchId write_op(Writer *w, EchId op, GArray *stand)
         send_updated(w);
     EchId last = op;
     if (leaves || d->syncs[op] || d->adds[op])
-        w->e.map[op] = w->e.last_core;
+        leave_out(w, op);
     else
         last = put(w, op, stand);
     for (EchId i = op; i <= last && w->whole && d->part[op] == ECH_PART_OPTIMIZER; i++)
@@ -748,6 +784,8 @@ EchTrace *ech_shard_write(const EchShardStep *d, const EchShardOptions *o, const
     w.listed = g_new0(EchId, s->n_buffers + 1);
     w.is_summed = g_new0(bool, s->n_buffers + 1);
     w.is_updated = g_new0(bool, s->n_buffers + 1);
+    for (EchId i = 0; i < s->n && !w.tells; i++)
+        w.tells = ech_op_operators(s->t, &s->ops[i]) > 0;
     w.updated = g_array_new(FALSE, FALSE, sizeof(EchId));
     w.units = g_new0(UnitState, d->units->len + 1);
     for (guint u = 0; u < d->units->len; u++)

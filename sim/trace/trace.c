@@ -103,6 +103,21 @@ uint32_t ech_op_operators(const EchTrace *trace, const EchOp *op)
     return text ? (uint32_t)MIN(g_ascii_strtoull(text + strlen("operators="), NULL, 10), 1000000) : 0;
 }
 
+char *ech_launch_with_operators(const char *launch, uint64_t operators)
+{
+    GString *text = g_string_new(launch);
+    char *was = strstr(text->str, "operators=");
+    if (was) {
+        gssize at = was - text->str, n = (gssize)strcspn(was, " ");
+        g_string_erase(text, at, n + (text->str[at + n] == ' '));
+    }
+    g_strchomp(text->str);
+    text->len = strlen(text->str);
+    if (operators > 0)
+        g_string_append_printf(text, "%soperators=%" G_GUINT64_FORMAT, text->len ? " " : "", operators);
+    return g_string_free(text, FALSE);
+}
+
 uint32_t ech_op_elsewhere(const EchTrace *trace, const EchOp *op, uint32_t *ret_operators)
 {
     const char *text = op->launch != ECH_NONE ? strstr(ech_trace_string(trace, op->launch), "elsewhere=") : NULL;

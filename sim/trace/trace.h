@@ -299,6 +299,8 @@ EchFileUse ech_op_file(const EchTrace *trace, const EchOp *op, EchBytes *ret_byt
 void ech_file_print(EchFileUse use, EchBytes needs, GString *launch);
 /** How many operators and nodes of gradients the host of a framework began since it asked for something before, and for this; 0 where that is not told. */
 uint32_t ech_op_operators(const EchTrace *trace, const EchOp *op);
+/** @launch, an operation's, or "", of which ech_op_operators() tells @operators. Owned by the caller. */
+char *ech_launch_with_operators(const char *launch, uint64_t operators) G_GNUC_WARN_UNUSED_RESULT;
 /** How much the thread that asked for this had asked of other devices since it asked this one for something before, and since it waited last; *ret_operators:
  * as above, of all that. 0 of a program on one device. */
 uint32_t ech_op_elsewhere(const EchTrace *trace, const EchOp *op, uint32_t *ret_operators);

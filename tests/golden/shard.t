@@ -22,39 +22,39 @@ $ echelon run --trace adam_none.v5e --device tpu-v5e --engine native --pass shar
 $ for p in shard:weights=false shard:keep=true shard "remat:modules=module.blocks.* --pass shard"; do echelon run --trace traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-sxm --step last --engine native --pass $p 2>&1 | grep -E '^  (It (fits|takes)|[0-9.]+ GiB reserved|  - .* same on)|- shard:'; done
   It fits. hbm 3.83 GiB of 78.6 GiB (5 %), host 8 B of 2 TiB (0 %)
   3.58 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 544 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.61 GiB, 512 MiB of it the process's context.
-  It takes 18.2 ms, bound by the host's launches (24 % of the critical path).
-  - shard: optimizer state (885 MiB) split over 8 devices, weight by weight, at most 250 MiB on one, which sends the weights that it brought up to date to all: 885 MiB
+  It takes 13.4 ms, bound by hbm port (31 % of the critical path).
+  - shard: optimizer state (885 MiB) split over 8 devices, weight by weight, at most 250 MiB on one, which sends the weights that it brought up to date to all: 1.30 GiB
   It fits. hbm 3.07 GiB of 78.6 GiB (4 %), host 8 B of 2 TiB (0 %)
   3.57 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.36 GiB, 512 MiB of it the process's context.
-  It takes 14.5 ms, bound by the host's launches (26 % of the critical path).
+  It takes 12.9 ms, bound by hbm port (28 % of the critical path).
   - shard: weights and optimizer state (1.30 GiB), and gradients, in parts over 8 devices, 166 MiB and gradients on each, as fully_shard of module.blocks.* and of the model has them
-  - shard: 885 MiB of weights are gathered and 885 MiB of gradients summed up, in the types that they have
+  - shard: 1.30 GiB of weights are gathered and 1.30 GiB of gradients summed up, in the types that they have
   - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of eight steps 0.70 to 0.89 times the memory and 0.71 to 0.86 times the time
   It fits. hbm 2.88 GiB of 78.6 GiB (4 %), host 8 B of 2 TiB (0 %)
   3.44 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.22 GiB, 512 MiB of it the process's context.
-  It takes 14.9 ms, bound by the host's launches (26 % of the critical path).
+  It takes 13.8 ms, bound by hbm port (27 % of the critical path).
   - shard: weights and optimizer state (1.30 GiB), and gradients, in parts over 8 devices, 166 MiB and gradients on each, as fully_shard of module.blocks.* and of the model has them
-  - shard: 1.24 GiB of weights are gathered and 885 MiB of gradients summed up, in the types that they have
+  - shard: 1.86 GiB of weights are gathered and 1.30 GiB of gradients summed up, in the types that they have
   - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of eight steps 0.70 to 0.89 times the memory and 0.71 to 0.86 times the time
   It fits. hbm 2.29 GiB of 78.6 GiB (3 %), host 8 B of 2 TiB (0 %)
   3.00 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 3.79 GiB, 512 MiB of it the process's context.
-  It takes 17.1 ms, bound by the host's launches (30 % of the critical path).
+  It takes 16.0 ms, bound by the host's launches (28 % of the critical path).
   - shard: weights and optimizer state (1.30 GiB), and gradients, in parts over 8 devices, 166 MiB and gradients on each, as fully_shard of module.blocks.* and of the model has them
-  - shard: 1.24 GiB of weights are gathered and 885 MiB of gradients summed up, in the types that they have
+  - shard: 1.86 GiB of weights are gathered and 1.30 GiB of gradients summed up, in the types that they have
   - shard: autocast stays; MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32) for fully_shard in its place takes less, of eight steps 0.70 to 0.89 times the memory and 0.71 to 0.86 times the time
 $ for how in ddp zero1 zero2 fsdp; do echelon run --trace traces/data_parallel_pytorch.h100/$how.pretend.gz --device h100-sxm --step last --engine native 2>&1 | grep -E '^  (It (fits|takes)|[0-9.]+ GiB reserved)'; done
   It fits. hbm 4.45 GiB of 78.6 GiB (6 %), host 8 B of 2 TiB (0 %)
   4.07 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 544 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 5.10 GiB, 512 MiB of it the process's context.
-  It takes 17.5 ms, bound by hbm port (38 % of the critical path).
+  It takes 13.5 ms, bound by hbm port (47 % of the critical path).
   It fits. hbm 3.83 GiB of 78.6 GiB (5 %), host 8 B of 2 TiB (0 %)
   3.58 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 544 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.61 GiB, 512 MiB of it the process's context.
-  It takes 15.0 ms, bound by hbm port (28 % of the critical path).
+  It takes 13.4 ms, bound by hbm port (31 % of the critical path).
   It fits. hbm 3.07 GiB of 78.6 GiB (4 %), host 176 KiB of 2 TiB (0 %)
   3.58 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.36 GiB, 512 MiB of it the process's context.
-  It takes 29.5 ms, bound by the host's launches (62 % of the critical path).
+  It takes 12.9 ms, bound by hbm port (28 % of the critical path).
   It fits. hbm 2.89 GiB of 78.6 GiB (4 %), host 176 KiB of 2 TiB (0 %)
   3.46 GiB reserved by allocator pytorch:release:2.15, as recorded (PyTorch 2.13 or later); 288 MiB beside it, from the device itself (NCCL's buffers); nvidia-smi would show 4.24 GiB, 512 MiB of it the process's context.
-  It takes 30.4 ms, bound by the host's launches (61 % of the critical path).
+  It takes 13.8 ms, bound by hbm port (27 % of the critical path).
 $ for how in ddp zero1 fsdp; do echelon run --trace traces/data_parallel_pytorch.h100/$how.pretend.gz --device h100-sxm --step last --engine native 2>&1 | grep -E 'the same on'; done
   - weights and optimizer state (1.30 GiB) are the same on each of 8 devices: --pass shard tells what splitting them over these would change (FSDP; weights=false: ZeRO-1)
   - weights (442 MiB) are the same on each of 8 devices: --pass shard tells what splitting them over these would change (FSDP)
@@ -76,23 +76,21 @@ $ echelon run --trace traces/gpt_pytorch.h100 --device h100-sxm --step last --en
   - shard: left the trace as it is: it repeats no module that its operations tell, or none fits modules=
 $ echelon advise traces/data_parallel_pytorch.h100/ddp.pretend.gz --device h100-sxm --step last --memory 3GiB | sed -n '/IT DOES/,/Do first/p;/make it fit/,/^$/p;/not be enough/,/^$/p'
   IT DOES NOT FIT. 4.45 GiB of hbm are needed, 3 GiB are there.
-  Do first: checkpoint each, all split (FSDP) (2.29 GiB, 18.3 ms a step): torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) for block(x) of module.blocks.*; and torch.distributed.fsdp.fully_shard(block) of each block, then of the model, before the optimizer is made, not DistributedDataParallel; DeepSpeed's ZeRO-3 (with mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16) in place of autocast less than is told).
+  Do first: all split (FSDP, ZeRO-3) (2.88 GiB, 13.1 ms a step): torch.distributed.fsdp.fully_shard(block) of each block, then of the model, before the optimizer is made, not DistributedDataParallel; DeepSpeed's ZeRO-3 (with mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16) in place of autocast less than is told).
   What would make it fit
-   1  checkpoint each, all split (FSDP)    2.29 GiB         -  18.3 ms    x1.048
-   2  all split (FSDP, ZeRO-3)             2.88 GiB         -  28.0 ms    x1.601
-   3+ checkpoint each, weights on host     2.56 GiB  1.73 GiB  66.3 ms    x3.794
+   1  all split (FSDP, ZeRO-3)             2.88 GiB         -  13.1 ms    x0.971
 
   What would not be enough
-   5+ checkpoint each, optimizer on host   2.99 GiB  1.73 GiB        - in pieces
-   6  all split, gathered once (ZeRO-2)    3.07 GiB         -        -         -
-   7+ weights and optimizer on host        3.15 GiB  1.73 GiB        -         -
-   8+ activations on host, waited for      3.48 GiB  1.46 GiB        -         -
-   9+ checkpoint each, what stays on host  3.48 GiB   885 MiB        -         -
-  10  optimizer on host                    3.59 GiB  1.73 GiB        -         -
-  11  optimizer state split (ZeRO-1)       3.83 GiB         -        -         -
-  12+ checkpoint each block                3.86 GiB         -        -         -
-  13+ checkpoint each, loss in parts       3.86 GiB         -        -         -
-  14  checkpoint each, keep its products   4.17 GiB         -        -         -
+   3  all split, gathered once (ZeRO-2)    3.07 GiB         -        -         -
+   4+ weights and optimizer on host        3.15 GiB  1.73 GiB        -         -
+   5+ gradient accumulation in four        3.35 GiB         -        -         -
+   6+ activations on host, waited for      3.48 GiB  1.46 GiB        -         -
+   7+ loss in eight parts                  3.49 GiB         -        -         -
+   8  optimizer on host                    3.59 GiB  1.73 GiB        -         -
+   9  optimizer state split (ZeRO-1)       3.83 GiB         -        -         -
+  10+ checkpoint each block                3.86 GiB         -        -         -
+  11  gradient accumulation in two         3.87 GiB         -        -         -
+  12  checkpoint each, keep its products   4.17 GiB         -        -         -
   (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
 
 $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4600MiB --step last | sed -n '/On several/,/^$/p'

@@ -1,4 +1,4 @@
-"""Two training steps of a small transformer in PyTorch over eight GPUs, each with a batch of its own: autocast to bfloat16, fused attention, AdamW.
+"""Three training steps of a small transformer in PyTorch over eight GPUs, each with a batch of its own: autocast to bfloat16, fused attention, AdamW.
 
     echelon capture --pretend h100-sxm --world 8 -o ddp -- python data_parallel_train.py [ddp|zero1|zero2|fsdp]
 
@@ -16,7 +16,7 @@ from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-WIDTH, HEADS, LAYERS, WORDS, BATCH, LENGTH, STEPS = 1024, 16, 4, 32000, 4, 1024, 2
+WIDTH, HEADS, LAYERS, WORDS, BATCH, LENGTH, STEPS = 1024, 16, 4, 32000, 4, 1024, 3
 how = sys.argv[1] if len(sys.argv) > 1 else "ddp"
 
 
