@@ -69,6 +69,7 @@ typedef struct {
     EchId *before;     /* Per buffer: what stood for it in the part before, where that is still there; else ECH_NONE. */
     uint64_t n_arrays; /* That have rows. */
     EchBytes added;    /* Gradients that are added to others, of a part. */
+    uint32_t spared;   /* Operators that the host need not begin, of what was not asked for yet. */
 } Writer;
 
 /* ---- turns ---- */
@@ -337,6 +338,19 @@ static EchBytes moved(const Writer *w, uint32_t use, bool product, double rows)
     return product || bytes >= whole ? bytes : MIN(ech_batch_scaled(bytes, rows), whole);
 }
 
+/* Operators that the host begins where a gradient becomes a weight's, detach() twice, and where it is added to one that is there, add_(), for the one of which
+ * there is no detach() (PyTorch 2.11, by what it was asked in steps of one part and of two). */
+enum { FOR_DETACHED = 3, FOR_ADDED = 1 };
+
+/* @o, which had @operators begun for it, has those that are spared no more. */
+static void begin_fewer(Writer *w, EchOp *o, uint32_t operators)
+{
+    uint32_t fewer = MIN(w->spared, operators);
+    if (fewer > 0)
+        ech_edit_operators(&w->e, o, operators - fewer);
+    w->spared -= fewer;
+}
+
 /* Op @op as it is, on what stands for its arrays, with @times as many rows. */
 static void put(Writer *w, EchId op, double times)
 {
@@ -360,6 +374,7 @@ static void put(Writer *w, EchId op, double times)
         g_autofree char *launch = ech_meets_in_part(ech_trace_builder_peek_string(w->e.builder, o.launch), w->part, w->parts);
         o.launch = ech_trace_builder_string(w->e.builder, launch, -1);
     }
+    begin_fewer(w, &o, ech_op_operators(s->t, was));
     w->e.map[op] = ech_trace_builder_op(w->e.builder, o);
     for (uint32_t u = was->first_use; u < was->first_use + was->n_uses; u++)
         ech_trace_builder_use(w->e.builder, w->now[s->uses[u].buffer], (EchAccess)s->uses[u].access, rows == 1 ? s->uses[u].bytes : moved(w, u, product, rows),
@@ -407,8 +422,8 @@ static void add_up(Writer *w, EchId op, EchId gradient)
     const char *type = element == 2 ? "c10::BFloat16" : "float";
     uint64_t elements = bytes / element, blocks = (elements + block * of_thread - 1) / (block * of_thread);
     g_autofree char *called = g_strdup_printf(name, type, type),
-                    *launch = g_strdup_printf("grid=%" G_GUINT64_FORMAT "x1x1 block=%ux1x1 elements=%" G_GUINT64_FORMAT " operand_bytes=%u operators=3",
-                                              MAX(blocks, 1), block, MAX(elements, 1), element);
+                    *launch = g_strdup_printf("grid=%" G_GUINT64_FORMAT "x1x1 block=%ux1x1 elements=%" G_GUINT64_FORMAT " operand_bytes=%u", MAX(blocks, 1),
+                                              block, MAX(elements, 1), element);
     EchOp o = ech_op_init(ECH_OP_KERNEL);
     o.name = ech_trace_builder_string(builder, called, -1);
     o.launch = ech_trace_builder_string(builder, launch, -1);
@@ -425,6 +440,7 @@ static void add_up(Writer *w, EchId op, EchId gradient)
     let_go(w, op, made);
     w->e.map[op] = was;
     w->added = ech_bytes_add(w->added, bytes);
+    w->spared += FOR_DETACHED - FOR_ADDED;
 }
 
 /* Op @i of the turn @t in part w->part. */

@@ -951,6 +951,7 @@ typedef struct {
     EchEdit e;
     EchTraceBuilder *b;
     EchId host, to_host, from_host; /* Memory; queues. */
+    EchId waits_on;                 /* queue of PyTorch's host, where it waits for copies as save_on_cpu has it; ECH_NONE: the core alone does */
     EchId *stands;                  /* per buffer: what stands for it on the device now, or ECH_NONE */
     EchId *fetched;                 /* per buffer: the copy that brought it, or ECH_NONE */
     EchId *stored;                  /* per buffer: what ends when it is on the host */
@@ -1068,9 +1069,36 @@ static void make_room_around(Writer *w, EchId loop)
     }
 }
 
+/* Operators that PyTorch's host begins for what save_on_cpu packs (empty(), copy_(), and detach() of what is an operator's input) and unpacks (to() and three
+ * more); of a parameter's always detach(), and of a matrix, which products save turned round, what makes another of it first, a launch among it; and each is a
+ * call of Python (traces/capture/pretend/python/pretend_saved.py). PyTorch 2.11; held out: validation/what_ifs.md. */
+enum { FOR_PACKED = 5, FOR_PARAMETER = 6, FOR_TURNED = 13, FOR_UNPACKED = 5 };
+
+static EchId copy_to(Writer *w, EchId queue, EchId from, EchId to, EchBytes bytes, unsigned operators)
+{
+    EchId copy = ech_edit_copy(&w->e, queue, from, to, bytes);
+    if (w->p->o->each && w->p->o->what == WHAT_ACTIVATIONS)
+        ech_edit_operators(&w->e, ech_trace_builder_peek_op(w->b, copy), operators);
+    return copy;
+}
+
 static EchId put_copy(Writer *w, EchId buffer, EchId on_device, EchBytes bytes, bool out)
 {
-    return ech_edit_copy(&w->e, out ? w->to_host : w->from_host, out ? on_device : buffer, out ? buffer : on_device, bytes);
+    return out ? copy_to(w, w->to_host, on_device, buffer, bytes, FOR_PACKED) : copy_to(w, w->from_host, buffer, on_device, bytes, FOR_UNPACKED);
+}
+
+/* The program waits for @copy to the host: the core does; of PyTorch's the host, which asks for nothing else meanwhile, too. */
+static void wait_for_copy(Writer *w, EchId copy, EchId name)
+{
+    put_wait(w, name);
+    ech_trace_builder_dep(w->b, copy, 0);
+    if (w->waits_on == ECH_NONE)
+        return;
+    EchOp wait = ech_op_init(ECH_OP_WAIT);
+    wait.queue = w->waits_on;
+    wait.name = name;
+    (void)ech_trace_builder_op(w->b, wait);
+    ech_trace_builder_dep(w->b, copy, 0);
 }
 
 static void count(Writer *w, const Stay *stay, EchBytes bytes, uint64_t *ret_n, EchBytes *ret_bytes)
@@ -1199,6 +1227,8 @@ static void end(Writer *w, const Stay *stay)
         EchId copy = put_copy(w, buffer, on_device, bytes, true);
         count(w, stay, bytes, &w->n_out, &w->out);
         for (uint32_t k = 1; k < stay->times; k++) {
+            if (!p->o->overlap)
+                wait_for_copy(w, copy, name);
             copy = put_copy(w, buffer, on_device, bytes, true);
             count(w, stay, bytes, &w->n_out, &w->out);
         }
@@ -1211,11 +1241,8 @@ static void end(Writer *w, const Stay *stay)
             if (p->o->stash > 0 && w->flights->len > p->o->stash)
                 land(w, 1);
         }
-        if (!p->o->overlap) {
-            put_wait(w, name);
-            ech_trace_builder_dep(w->b, copy, 0);
-            depend_on_users(w, stay, buffer);
-        }
+        if (!p->o->overlap)
+            wait_for_copy(w, copy, name);
         /* From outside, a loop's copies have ended when it has. */
         w->stored[buffer] = stay->at.slices ? w->e.map[stay->at.op] : copy;
     }
@@ -1267,13 +1294,12 @@ static void run_saved(Writer *w, EchId i)
         if (given->saved != i)
             return;
         given->there = like(w, given->buffer, true);
-        given->out = ech_edit_copy(&w->e, w->to_host, given->buffer, given->there, bytes);
+        given->out = copy_to(w, w->to_host, given->buffer, given->there, bytes, ech_survey_has_products(&w->p->s, i) ? FOR_TURNED : FOR_PARAMETER);
         w->n_out++;
         w->out = ech_bytes_add(w->out, bytes);
         if (w->p->o->overlap)
             continue;
-        put_wait(w, ech_trace_builder_peek_op(w->b, given->out)->name);
-        ech_trace_builder_dep(w->b, given->out, 0);
+        wait_for_copy(w, given->out, ech_trace_builder_peek_op(w->b, given->out)->name);
     }
 }
 
@@ -1286,7 +1312,7 @@ static void run_brought(Writer *w, EchId i)
         if (given->first != i)
             return;
         given->back = w->stands[given->buffer] = like(w, given->buffer, false);
-        w->fetched[given->buffer] = ech_edit_copy(&w->e, w->from_host, given->there, given->back, bytes);
+        w->fetched[given->buffer] = copy_to(w, w->from_host, given->there, given->back, bytes, FOR_UNPACKED);
         ech_trace_builder_dep(w->b, given->out, 0);
         w->n_in++;
         w->in = ech_bytes_add(w->in, bytes);
@@ -1435,6 +1461,20 @@ static void say(const Writer *w, EchDiag *diag)
                   "of stacks of layers that saved nothing (pass slice before this one updates them layer by layer, as a program can)");
 }
 
+/* Until PyTorch 2.11 the host waits for what save_on_cpu packs; since 2.12 the copy is asked for and left (non_blocking, autograd/graph.py). Of a program whose
+ * release is known by a setting that came later, or not at all, it is. */
+static EchId host_that_waits(const Writer *w)
+{
+    const EchSurvey *s = &w->p->s;
+    bool waits = ech_trace_get_property(s->t, "allocator_settings.max_split_size") && !ech_trace_get_property(s->t, "allocator_settings.max_round_threshold");
+    if (!w->p->o->each || w->p->o->what != WHAT_ACTIVATIONS || w->p->o->overlap || !waits)
+        return ECH_NONE;
+    for (EchId i = 0; i < s->n; i++)
+        if (s->ops[i].kind == ECH_OP_WAIT && s->ops[i].queue != ECH_NONE && ech_trace_queues(s->t)[s->ops[i].queue].kind == ECH_QUEUE_HOST)
+            return s->ops[i].queue;
+    return ech_trace_builder_queue(w->b, "host", ECH_QUEUE_HOST, ech_trace_queues(s->t)[s->core].device);
+}
+
 static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
 {
     g_autoptr(EchTraceBuilder) builder = ech_trace_builder_new(ech_trace_format(p->s.t));
@@ -1442,6 +1482,7 @@ static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
     ech_edit_init(&w->e, &p->s, builder);
     w->to_host = ech_edit_copy_queue(&w->e, true);
     w->from_host = ech_edit_copy_queue(&w->e, false);
+    w->waits_on = host_that_waits(w);
     w->stands = g_new(EchId, p->s.n_buffers + 1);
     w->fetched = g_new(EchId, p->s.n_buffers + 1);
     w->stored = g_new(EchId, p->s.n_buffers + 1);

@@ -31,6 +31,8 @@ typedef struct {
     uint32_t *latest;     /* modules: per buffer, what it was made again as last, an EchRematValue, or UINT32_MAX */
     uint32_t along;       /* kernels that ran again though nobody asks for what they make, */
     EchTime along_time;   /* and their own times */
+    const char *module;   /* modules: the line of what runs again now, */
+    size_t n_module;      /* its bytes; 0: nothing has yet */
     uint32_t *bound;      /* per buffer: there, the EchRematBinding of what it only reads, or UINT32_MAX */
     guint next_end, next_run, next_array, next_gone, next_place;
 } Writer;
@@ -354,9 +356,59 @@ static void free_values(Writer *w, uint32_t run)
     }
 }
 
+/* ---- operators ---- */
+
+/* Operators that the host begins for torch.utils.checkpoint itself: for each array that is saved for a gradient when a module runs again (detach() thrice, two
+ * of them of two operators; and three calls of Python, each as long as 1.5, traces/capture/pretend/python/pretend_saved.py), and for a call, whose random
+ * numbers are to be the same (PyTorch 2.11, modules of one operator; held out: validation/what_ifs.md). */
+enum { FOR_SAVED = 10, FOR_CALL = 3 };
+
+/* @now, which is what op @op becomes, has @more operators begun for it. */
+static void begin_more(Writer *w, EchOp *now, EchId op, uint64_t more)
+{
+    if (more > 0)
+        ech_edit_operators(&w->e, now, ech_op_operators(w->s->t, &w->s->ops[op]) + more);
+}
+
+/* The module that runs again which op @op is of, its line of *@ret_n bytes; NULL. */
+static const char *module_of(const Writer *w, EchId op, size_t *ret_n)
+{
+    return w->r->modules != NULL && !w->r->in_graph ? ech_modules_find(w->s, op, w->r->modules, ret_n) : NULL;
+}
+
+/* Where the first op of a module's call runs again. */
+static uint64_t for_call(Writer *w, EchId op)
+{
+    size_t n;
+    const char *module = module_of(w, op, &n);
+    if (module == NULL || (w->n_module == n && strncmp(w->module, module, n) == 0))
+        return 0;
+    w->module = module;
+    w->n_module = n;
+    return FOR_CALL;
+}
+
+/* Of what @op of such a module reads for its gradient: what was saved. */
+static uint64_t for_saved(const Writer *w, EchId op)
+{
+    const EchSurvey *s = w->s;
+    const EchOp *o = &s->ops[op];
+    size_t n;
+    uint64_t saved = 0;
+    if (o->kind != ECH_OP_KERNEL || module_of(w, op, &n) == NULL || !ech_modules_is_backward(s, op))
+        return 0;
+    for (uint32_t u = o->first_use; u < o->first_use + o->n_uses; u++) {
+        EchId buffer = ech_survey_root(s, s->uses[u].buffer);
+        bool weight = s->buffers[buffer].resident || s->buffers[buffer].role == ECH_ROLE_PARAMETER;
+        saved += s->uses[u].access == ECH_READ && (weight || w->input[s->uses[u].buffer] != UINT32_MAX);
+    }
+    return saved * FOR_SAVED;
+}
+
 static EchOp op_again(Writer *w, EchId op)
 {
     EchOp again = ech_edit_op(&w->e, op);
+    begin_more(w, &again, op, for_call(w, op));
     if (again.kind == ECH_OP_COLLECTIVE && again.launch != ECH_NONE) {
         g_autofree char *launch = ech_meets_again(ech_trace_builder_peek_string(w->b, again.launch));
         again.launch = ech_trace_builder_string(w->b, launch, -1);
@@ -758,7 +810,9 @@ static void put(Writer *w, EchId op)
             (void)ech_edit_memory(&w->e, ECH_OP_ALLOC, w->slice[buffer]);
         }
     }
-    w->e.map[op] = ech_trace_builder_op(w->b, ech_edit_op(&w->e, op));
+    EchOp now = ech_edit_op(&w->e, op);
+    begin_more(w, &now, op, for_saved(w, op));
+    w->e.map[op] = ech_trace_builder_op(w->b, now);
     g_array_set_size(w->inputs, 0);
     g_array_set_size(w->fused, 0);
     for (uint32_t u = 0; u < o->n_uses; u++)

@@ -44,8 +44,7 @@ typedef struct {
     EchId *listed;      /* per buffer: 1 + the op over lists of tensors that it was counted for last; 0: none */
     EchId spilled;      /* the op over lists of which some went with the launch before it, or ECH_NONE */
     double rest;        /* share of it that is left */
-    bool tells;         /* how many operators the host began for what it asked for */
-    uint64_t began;     /* of them, for what is left out, and not told of another yet */
+    uint64_t began;     /* operators, for what is left out, and not told of another yet */
     EchBytes gathered, summed, summed_across;
 } Writer;
 
@@ -66,14 +65,11 @@ static EchId text(Writer *w, const char *words)
  * which go through DTensor; and for the copy of a gradient into a bucket, which fully_shard has none of. */
 enum { FOR_COPY_IN = 11, FOR_COPY_IN_BACKWARD = 9, FOR_COPY_OUT = 11, FOR_REDUCE = 16, FOR_PARTS = 2, FOR_BUCKET = 2 };
 
-/* What is launched as @launch has @operators begun for it, and for what was left out before it. */
-static EchId launch_after(Writer *w, EchId launch, uint64_t operators)
+/* @o has @operators begun for it, and what was left out before it. */
+static void begin_operators(Writer *w, EchOp *o, uint64_t operators)
 {
-    if (!w->tells)
-        return launch;
-    g_autofree char *text = ech_launch_with_operators(launch == ECH_NONE ? "" : ech_trace_builder_peek_string(w->e.builder, launch), operators + w->began);
+    ech_edit_operators(&w->e, o, operators + w->began);
     w->began = 0;
-    return *text ? ech_trace_builder_string(w->e.builder, text, -1) : ECH_NONE;
 }
 
 /* Op @op is left out. What led to it is done all the same. */
@@ -127,7 +123,7 @@ static void ask(Writer *w, EchOpKind kind, EchId buffer)
 static EchId put_kernel(Writer *w, EchId queue, uint32_t unit, const char *name, uint64_t operators)
 {
     EchOp o = ech_op_init(ECH_OP_KERNEL);
-    o.launch = launch_after(w, ECH_NONE, operators);
+    begin_operators(w, &o, operators);
     o.name = text(w, name);
     o.stack = stack_of(w, unit, name);
     o.queue = queue;
@@ -569,7 +565,7 @@ static EchId put(Writer *w, EchId op, GArray *stand)
         operators = w->whole ? operators / parts : operators + FOR_PARTS;
     }
     if (ech_op_is_work(&o))
-        o.launch = launch_after(w, o.launch, operators);
+        begin_operators(w, &o, operators);
     bool memory = o.kind == ECH_OP_ALLOC || o.kind == ECH_OP_FREE;
     EchBytes now = memory ? ech_trace_builder_peek_buffer(w->e.builder, o.target)->bytes : 0;
     if (memory && now != s->buffers[o.target].bytes)
@@ -784,8 +780,6 @@ EchTrace *ech_shard_write(const EchShardStep *d, const EchShardOptions *o, const
     w.listed = g_new0(EchId, s->n_buffers + 1);
     w.is_summed = g_new0(bool, s->n_buffers + 1);
     w.is_updated = g_new0(bool, s->n_buffers + 1);
-    for (EchId i = 0; i < s->n && !w.tells; i++)
-        w.tells = ech_op_operators(s->t, &s->ops[i]) > 0;
     w.updated = g_array_new(FALSE, FALSE, sizeof(EchId));
     w.units = g_new0(UnitState, d->units->len + 1);
     for (guint u = 0; u < d->units->len; u++)

@@ -372,6 +372,8 @@ void ech_edit_init(EchEdit *edit, const EchSurvey *survey, EchTraceBuilder *buil
     for (size_t i = 0; i <= survey->n; i++)
         edit->map[i] = ECH_NONE;
     const EchTrace *t = survey->t;
+    for (size_t i = 0; i < survey->n && !edit->tells_operators; i++)
+        edit->tells_operators = ech_op_operators(t, &survey->ops[i]) > 0;
     for (size_t m = 0; m < ech_trace_n_memories(t); m++)
         (void)ech_trace_builder_memory(builder, ech_trace_memory(t, (EchId)m));
     for (size_t q = 0; q < ech_trace_n_queues(t); q++) {
@@ -516,6 +518,14 @@ EchId ech_edit_launch(EchEdit *edit, EchId launch, uint64_t parts)
     } else
         return ech_edit_text(edit, launch);
     return ech_trace_builder_string(edit->builder, now->str, (gssize)now->len);
+}
+
+void ech_edit_operators(EchEdit *edit, EchOp *op, uint64_t operators)
+{
+    if (!edit->tells_operators)
+        return;
+    g_autofree char *launch = ech_launch_with_operators(op->launch == ECH_NONE ? "" : ech_trace_builder_peek_string(edit->builder, op->launch), operators);
+    op->launch = *launch ? ech_trace_builder_string(edit->builder, launch, -1) : ECH_NONE;
 }
 
 void ech_edit_close(EchEdit *edit, EchId loop)

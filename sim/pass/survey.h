@@ -104,6 +104,7 @@ typedef struct {
     EchTraceBuilder *builder; /**< Owned by whoever made it. */
     EchId *map;               /**< map[n]: new number of an op; ECH_NONE until it is written. */
     EchId asks;               /**< The queue that asks for memory, PyTorch's host; ECH_NONE: the core's, whatever there is. */
+    bool tells_operators;     /**< The trace tells how many operators a framework's host begins (ech_op_operators()). */
     EchId last_core;          /**< The last op written to the core's queue in the body that is open, or ECH_NONE. */
     GArray *ahead;            /**< Dependencies on ops that come later in a loop's body; settled last of all. */
 } EchEdit;
@@ -133,6 +134,8 @@ EchId ech_edit_copy(EchEdit *edit, EchId queue, EchId from, EchId to, EchBytes b
 void ech_edit_work(EchEdit *edit, EchId op, uint64_t parts);
 /** How a kernel that was launched as the old trace's @launch says is launched on a part in @parts of what it works on. */
 EchId ech_edit_launch(EchEdit *edit, EchId launch, uint64_t parts);
+/** @op of the new trace has @operators begun for it, where the old one tells operators. */
+void ech_edit_operators(EchEdit *edit, EchOp *op, uint64_t operators);
 /** A dependency of an old op, for the one appended last; @more: iterations more. What it depends on may come later in the body, or be left out: then there is
  * none. */
 void ech_edit_dep(EchEdit *edit, const EchDep *dep, uint32_t more);

@@ -114,11 +114,11 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 4352MiB | se
    1  loss in eight parts                  2.72 GiB         -  12.2 ms    x1.033
    2  gradient accumulation in two         3.22 GiB         -  13.0 ms    x1.101
    3+ checkpoint each block                4.08 GiB         -  19.1 ms    x1.619
-   4  gradient accumulation in four        2.34 GiB         -  23.1 ms    x1.960
+   4  gradient accumulation in four        2.34 GiB         -  21.2 ms    x1.795
    5  optimizer on host                    3.96 GiB  1.35 GiB  52.5 ms    x4.449
    6  weights and optimizer on host        3.62 GiB  1.35 GiB  56.8 ms    x4.818
    7+ activations on host, overlapped      4.05 GiB  2.15 GiB   102 ms    x8.648
-   8+ activations on host, waited for      3.46 GiB  2.15 GiB   106 ms    x9.025
+   8+ activations on host, waited for      3.46 GiB  2.15 GiB   106 ms    x9.026
 
   What to add to 'echelon run', which tells the arrays
    1  --set device.memories.hbm.available=4352MiB --pass batch:what=loss,parts=8
@@ -252,7 +252,7 @@ $ cd $T && G=$OLDPWD/traces; echelon advise --trace $G/gpt_pytorch.h100/gpt.pret
   as it is                                 4.63 GiB         -  11.8 ms         -
    2  accumulate.pretend.gz                3.22 GiB         -  13.0 ms    x1.100
    3  gradient accumulation in two         3.22 GiB         -  13.0 ms    x1.101
-   5  gradient accumulation in four        2.34 GiB         -  23.1 ms    x1.960
+   5  gradient accumulation in four        2.34 GiB         -  21.2 ms    x1.795
   13  checkpoint=blocks.*,fused            4.63 GiB         -        -         -
   (+: with segments that grow, too: PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True)
    3, 5  for each part of the batch (loss / parts).backward(), then one optimizer.step(): gradient_accumulation_steps of transformers' Trainer and accelerate, accumulate_grad_batches of Lightning, with the batch divided by that; under DistributedDataParallel all but the last within model.no_sync()

@@ -2271,18 +2271,47 @@ static const char swapping[] =
     "made[1].async_pread(buffer, '/n/a', 0), made[0].sync_pwrite(buffer, '/n/b', file_offset=8), made[1].pread(buffer, '/n/c', False, True)\n"
     "print(made[0].wait(), made[1].wait(), type(made[0]).__mro__[1] is aio_handle and type(made[0]) is type(made[1]))\n";
 
+/* What @program, which sees the hook's modules, prints; NULL: there is no Python. Owned by the caller. */
+static char *run_python(const char *program)
+{
+    g_autofree char *python = g_find_program_in_path("python3"), *path = g_strdup("PYTHONPATH=" HOOK);
+    char *out = NULL, *environment[] = {path, (char *)(uintptr_t) "PYTHONDONTWRITEBYTECODE=1", NULL};
+    const char *const words[] = {python, "-c", program, NULL};
+    if (python)
+        ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)words, environment, 0, NULL, NULL, &out, NULL, NULL, NULL));
+    else
+        puts("skipped: no python3");
+    return out;
+}
+
 START_TEST(swapped_files_are_told)
 {
-    g_autofree char *python = g_find_program_in_path("python3");
-    if (!python) {
-        puts("skipped: no python3");
-        return;
-    }
-    g_autofree char *out = NULL, *path = g_strdup("PYTHONPATH=" HOOK);
-    const char *const words[] = {python, "-c", swapping, NULL};
-    char *environment[] = {path, (char *)(uintptr_t) "PYTHONDONTWRITEBYTECODE=1", NULL};
-    ck_assert(g_spawn_sync(NULL, (char **)(uintptr_t)words, environment, 0, NULL, NULL, &out, NULL, NULL, NULL));
-    ck_assert_str_eq(out, "file 2 b'/n/a' False True 24\nfile 1 b'/n/b' True False 24\nfile 2 b'/n/c' False True 24\nawait 1\nawait 2\n2 11 True\n");
+    g_autofree char *out = run_python(swapping);
+    if (out)
+        ck_assert_str_eq(out, "file 2 b'/n/a' False True 24\nfile 1 b'/n/b' True False 24\nfile 2 b'/n/c' False True 24\nawait 1\nawait 2\n2 11 True\n");
+}
+END_TEST
+
+/* Calls of Python for what is saved: every other one is told; a graph that stands for one is left to who takes it in. */
+static const char saving[] = "import ctypes, types, pretend_saved\n"
+                             "class Library:\n"
+                             "    def pretend_asked(self, n): print('asked', n)\n"
+                             "ctypes.CDLL = lambda name: Library()\n"
+                             "class saved_tensors_hooks:\n"
+                             "    def __init__(self, pack_hook, unpack_hook): self.pack, self.unpack = pack_hook, unpack_hook\n"
+                             "class inner(saved_tensors_hooks):\n"
+                             "    def __init__(self): super().__init__(lambda x: x + 1, self.twice)\n"
+                             "    def twice(self, x): return 2 * x\n"
+                             "pretend_saved.install(types.SimpleNamespace(saved_tensors_hooks=saved_tensors_hooks))\n"
+                             "hooks = inner()\n"
+                             "print(hooks.pack(1), hooks.unpack(2), hooks.pack(3))\n"
+                             "print(saved_tensors_hooks(Library, print).pack is Library)\n";
+
+START_TEST(saved_arrays_take_the_host)
+{
+    g_autofree char *out = run_python(saving);
+    if (out)
+        ck_assert_str_eq(out, "asked 3\n2 4 4\nTrue\n");
 }
 END_TEST
 
@@ -2331,6 +2360,7 @@ int main(void)
     tcase_add_test(tcase, managed_memory_is_told_of);
     tcase_add_test(tcase, the_hook_never_breaks_a_program);
     tcase_add_test(tcase, swapped_files_are_told);
+    tcase_add_test(tcase, saved_arrays_take_the_host);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }

@@ -52,6 +52,12 @@ PRETEND_EXPORT void pretend_host_work(const char *name, uint64_t read, uint64_t 
     pretend_event("host", "%d %" PRIu32 " %" PRIu64 " %" PRIu64, pretend_current_device(), number, read, written);
 }
 
+/* What the host did took it as long as so many operators, and no range tells it. */
+PRETEND_EXPORT void pretend_asked(unsigned so_many)
+{
+    pretend_line("asked", "%u", so_many);
+}
+
 /* PyTorch's ranges of operators carry a number of the operator and those of its inputs' makers, which would make each text another. */
 static void write_text(const char *word, const char *text)
 {

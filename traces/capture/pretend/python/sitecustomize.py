@@ -462,6 +462,8 @@ if os.environ.get("ECHELON_PRETEND_OUT"):
     import pretend_tensorflow
     _finder.when("tensorflow", pretend_tensorflow.install, "this TensorFlow may find no GPU")
     _finder.when("keras.src.callbacks.callback_list", _mark_batches, "no steps of Keras' are told")
+    import pretend_saved
+    _finder.when("torch.autograd.graph", pretend_saved.install, "what hooks for saved arrays take of the host is not told")
     import pretend_files
     _finder.when("deepspeed.ops.op_builder.async_io", pretend_files.install, "files that DeepSpeed swaps are not told")
     import pretend_ranks
