@@ -1204,6 +1204,7 @@ static void use_files(void)
     NEED(unmaps(shared, 2 * MIB) == 0);
     swaps(3, "/nvme/p.swp", true, true, 5);
     awaits(3);
+    NEED(pwrite(file, "\177ELF", 4, 0) == 4 && reads_at(file, to, 2 * MIB, 0) == (ssize_t)(2 * MIB)); /* code is no data */
     close(file);
 }
 

@@ -61,6 +61,13 @@ static bool is_left(const char *path)
     return end && strncmp(base_of(path), name, (size_t)(end - name) + 1) == 0;
 }
 
+/* A library or a program, which a compiler reads once to know which it is (Triton its own): no data of the program's. */
+static bool is_code(int file)
+{
+    char magic[4];
+    return __pread64(file, magic, sizeof magic, 0) == sizeof magic && memcmp(magic, "\177ELF", sizeof magic) == 0;
+}
+
 static bool find_place(int file, Place *ret)
 {
     static const long of_memory[] = {0x01021994 /* tmpfs */, 0x858458f6 /* ramfs */, 0x958458f6 /* hugetlbfs */, 0x9fa0 /* proc */, 0x62656572 /* sysfs */};
@@ -78,7 +85,7 @@ static bool find_place(int file, Place *ret)
     ret->path[n > 0 ? n : 0] = '\0';
     ret->number = (uint64_t)status.st_ino;
     ret->direct = flags >= 0 && (flags & O_DIRECT);
-    return n > 0 && !is_left(ret->path);
+    return n > 0 && !is_left(ret->path) && !is_code(file);
 }
 
 /* What the process has of the host's memory, beside files: the page cache has not got it. */
