@@ -950,15 +950,17 @@ typedef struct {
     const Pass *p;
     EchEdit e;
     EchTraceBuilder *b;
-    EchId host, to_host, from_host; /* Memory; queues. */
-    EchId waits_on;                 /* queue of PyTorch's host, where it waits for copies as save_on_cpu has it; ECH_NONE: the core alone does */
-    EchId *stands;                  /* per buffer: what stands for it on the device now, or ECH_NONE */
-    EchId *fetched;                 /* per buffer: the copy that brought it, or ECH_NONE */
-    EchId *stored;                  /* per buffer: what ends when it is on the host */
-    GArray *begins, *ends;          /* uint32_t: stays by where they begin and end */
-    GPtrArray *saved, *brought;     /* Given: by who saved them, and by who needs them */
-    GPtrArray *back;                /* Given: those that are there again */
-    GArray *loops;                  /* open ones, old numbers */
+    EchId host, to_host, from_host;  /* Memory; queues. */
+    EchId waited, *heard;            /* what it waited for last, the WAIT, and per queue that of which the queue's ops know, or ECH_NONE */
+    EchId brought_last, called_last; /* the copy asked for last, and what a call did last that the host has waited for; or ECH_NONE */
+    EchId waits_on;                  /* queue of PyTorch's host, where it waits for copies as save_on_cpu has it; ECH_NONE: the core alone does */
+    EchId *stands;                   /* per buffer: what stands for it on the device now, or ECH_NONE */
+    EchId *fetched;                  /* per buffer: the copy that brought it, or ECH_NONE */
+    EchId *stored;                   /* per buffer: what ends when it is on the host */
+    GArray *begins, *ends;           /* uint32_t: stays by where they begin and end */
+    GPtrArray *saved, *brought;      /* Given: by who saved them, and by who needs them */
+    GPtrArray *back;                 /* Given: those that are there again */
+    GArray *loops;                   /* open ones, old numbers */
     guint next_begin, next_end, next_saved, next_brought;
     bool *begun;   /* per stay */
     bool *dropped; /* per op */
@@ -1071,34 +1073,70 @@ static void make_room_around(Writer *w, EchId loop)
 
 /* Operators that PyTorch's host begins for what save_on_cpu packs (empty(), copy_(), and detach() of what is an operator's input) and unpacks (to() and three
  * more); of a parameter's always detach(), and of a matrix, which products save turned round, what makes another of it first, a launch among it; and each is a
- * call of Python (traces/capture/pretend/python/pretend_saved.py). PyTorch 2.11; held out: validation/what_ifs.md. */
-enum { FOR_PACKED = 5, FOR_PARAMETER = 6, FOR_TURNED = 13, FOR_UNPACKED = 5 };
+ * call of Python (traces/capture/pretend/python/pretend_saved.py). For what is brought for a call: to(); of a hook of accelerate's, which takes it from memory
+ * that is not page-locked, set_module_tensor_to_device; of group offloading of diffusers, is_pinned() and what sets a weight, too. PyTorch 2.11,
+ * accelerate 1.12; held out: validation/what_ifs.md. */
+enum { FOR_PACKED = 5, FOR_PARAMETER = 6, FOR_TURNED = 13, FOR_UNPACKED = 5, FOR_BROUGHT = 4, FOR_HOOKED = 15, FOR_AHEAD = 8 };
+
+/* Whether what the next call of a module needs comes beside this one. */
+static bool goes_ahead(const Pass *p)
+{
+    return p->o->what == WHAT_ARGUMENTS && p->o->each && p->o->overlap;
+}
+
+/* Whether what a call needs comes from memory that is not page-locked, when it begins. */
+static bool is_hooked(const Pass *p)
+{
+    return p->o->what == WHAT_ARGUMENTS && p->o->each && !p->o->overlap && p->s.tier && p->s.tier->kind == ECH_MEM_HOST_PAGEABLE;
+}
+
+/* The op appended last, of @queue, is asked for when what the host has waited for last is done. */
+static void ask_later(Writer *w, EchId queue)
+{
+    if (w->waited == ECH_NONE || w->heard[queue] == w->waited)
+        return;
+    ech_trace_builder_dep(w->b, w->waited, 0);
+    w->heard[queue] = w->waited;
+}
 
 static EchId copy_to(Writer *w, EchId queue, EchId from, EchId to, EchBytes bytes, unsigned operators)
 {
     EchId copy = ech_edit_copy(&w->e, queue, from, to, bytes);
-    if (w->p->o->each && w->p->o->what == WHAT_ACTIVATIONS)
+    if (w->p->o->each)
         ech_edit_operators(&w->e, ech_trace_builder_peek_op(w->b, copy), operators);
+    ask_later(w, queue);
     return copy;
 }
 
 static EchId put_copy(Writer *w, EchId buffer, EchId on_device, EchBytes bytes, bool out)
 {
-    return out ? copy_to(w, w->to_host, on_device, buffer, bytes, FOR_PACKED) : copy_to(w, w->from_host, buffer, on_device, bytes, FOR_UNPACKED);
+    bool saved = w->p->o->what == WHAT_ACTIVATIONS;
+    return out ? copy_to(w, w->to_host, on_device, buffer, bytes, saved ? FOR_PACKED : FOR_BROUGHT)
+               : copy_to(w, w->from_host, buffer, on_device, bytes,
+                         saved              ? FOR_UNPACKED
+                         : is_hooked(w->p)  ? FOR_HOOKED
+                         : goes_ahead(w->p) ? FOR_AHEAD
+                                            : FOR_BROUGHT);
 }
 
-/* The program waits for @copy to the host: the core does; of PyTorch's the host, which asks for nothing else meanwhile, too. */
-static void wait_for_copy(Writer *w, EchId copy, EchId name)
+/* PyTorch's host, where it waits for copies, asks for nothing else before @copy is done. */
+static void let_host_wait(Writer *w, EchId copy)
 {
-    put_wait(w, name);
-    ech_trace_builder_dep(w->b, copy, 0);
     if (w->waits_on == ECH_NONE)
         return;
     EchOp wait = ech_op_init(ECH_OP_WAIT);
     wait.queue = w->waits_on;
-    wait.name = name;
-    (void)ech_trace_builder_op(w->b, wait);
+    wait.name = ech_trace_builder_peek_op(w->b, copy)->name;
+    w->waited = ech_trace_builder_op(w->b, wait);
     ech_trace_builder_dep(w->b, copy, 0);
+}
+
+/* The program waits for @copy to the host. */
+static void wait_for_copy(Writer *w, EchId copy)
+{
+    put_wait(w, ech_trace_builder_peek_op(w->b, copy)->name);
+    ech_trace_builder_dep(w->b, copy, 0);
+    let_host_wait(w, copy);
 }
 
 static void count(Writer *w, const Stay *stay, EchBytes bytes, uint64_t *ret_n, EchBytes *ret_bytes)
@@ -1147,13 +1185,10 @@ static void begin(Writer *w, const Stay *stay)
     EchId gradient = p->backward != ECH_NONE ? gradient_before(p, stay->at.op) : ECH_NONE;
     if (gradient != ECH_NONE && body == p->s.region[gradient])
         ech_trace_builder_dep(w->b, w->e.map[gradient], 0);
+    w->brought_last = w->fetched[buffer];
+    if (is_hooked(p))
+        let_host_wait(w, w->brought_last);
     count(w, stay, made.bytes, &w->n_in, &w->in);
-}
-
-/* Whether what the next call of a module needs comes beside this one. */
-static bool goes_ahead(const Pass *p)
-{
-    return p->o->what == WHAT_ARGUMENTS && p->o->each && p->o->overlap;
 }
 
 /* Stays that begin at op @i, and, one call ahead, those that begin next. */
@@ -1171,6 +1206,8 @@ static void run_begins(Writer *w, EchId i)
     for (EchId op = i + 1; ahead != ECH_NONE && op < ahead; op++)
         if (is_call(&w->p->s, op)) /* what that needs first nothing brings ahead */
             return;
+    if (ahead != ECH_NONE && w->brought_last != ECH_NONE) /* as group offloading of diffusers has it, here and when a call is over */
+        let_host_wait(w, w->brought_last);
     for (; ahead != ECH_NONE && next < w->begins->len; next++) {
         uint32_t k = g_array_index(w->begins, uint32_t, next);
         const Stay *stay = stay_of(w->p, k);
@@ -1216,6 +1253,10 @@ static void end(Writer *w, const Stay *stay)
     EchId buffer = g_array_index(p->arrays, Array, stay->array).buffer, name = ech_trace_builder_peek_buffer(w->b, buffer)->name;
     EchId on_device = w->stands[buffer];
     w->stands[buffer] = ECH_NONE;
+    if (goes_ahead(p) && w->e.last_core != ECH_NONE && w->e.last_core != w->called_last) {
+        w->called_last = w->e.last_core;
+        let_host_wait(w, w->called_last);
+    }
     if (stay->waits && !stay->at.writes) {
         put_wait(w, name);
         depend_on_users(w, stay, buffer);
@@ -1228,7 +1269,7 @@ static void end(Writer *w, const Stay *stay)
         count(w, stay, bytes, &w->n_out, &w->out);
         for (uint32_t k = 1; k < stay->times; k++) {
             if (!p->o->overlap)
-                wait_for_copy(w, copy, name);
+                wait_for_copy(w, copy);
             copy = put_copy(w, buffer, on_device, bytes, true);
             count(w, stay, bytes, &w->n_out, &w->out);
         }
@@ -1242,7 +1283,7 @@ static void end(Writer *w, const Stay *stay)
                 land(w, 1);
         }
         if (!p->o->overlap)
-            wait_for_copy(w, copy, name);
+            wait_for_copy(w, copy);
         /* From outside, a loop's copies have ended when it has. */
         w->stored[buffer] = stay->at.slices ? w->e.map[stay->at.op] : copy;
     }
@@ -1299,7 +1340,7 @@ static void run_saved(Writer *w, EchId i)
         w->out = ech_bytes_add(w->out, bytes);
         if (w->p->o->overlap)
             continue;
-        wait_for_copy(w, given->out, ech_trace_builder_peek_op(w->b, given->out)->name);
+        wait_for_copy(w, given->out);
     }
 }
 
@@ -1338,6 +1379,8 @@ static void put(Writer *w, EchId op)
             ech_trace_builder_dep(w->b, w->fetched[buffer], 0);
     }
     ech_edit_work(&w->e, op, 1);
+    if (ech_op_is_work(o) && o->queue != ECH_NONE)
+        ask_later(w, o->queue);
     if (o->queue == s->core)
         w->e.last_core = w->e.map[op];
 }
@@ -1462,12 +1505,13 @@ static void say(const Writer *w, EchDiag *diag)
 }
 
 /* Until PyTorch 2.11 the host waits for what save_on_cpu packs; since 2.12 the copy is asked for and left (non_blocking, autograd/graph.py). Of a program whose
- * release is known by a setting that came later, or not at all, it is. */
+ * release is known by a setting that came later, or not at all, it is. For what comes from memory that is not page-locked it always waits. */
 static EchId host_that_waits(const Writer *w)
 {
     const EchSurvey *s = &w->p->s;
-    bool waits = ech_trace_get_property(s->t, "allocator_settings.max_split_size") && !ech_trace_get_property(s->t, "allocator_settings.max_round_threshold");
-    if (!w->p->o->each || w->p->o->what != WHAT_ACTIVATIONS || w->p->o->overlap || !waits)
+    bool older = ech_trace_get_property(s->t, "allocator_settings.max_split_size") && !ech_trace_get_property(s->t, "allocator_settings.max_round_threshold");
+    bool waits = is_hooked(w->p) || goes_ahead(w->p) || (w->p->o->each && w->p->o->what == WHAT_ACTIVATIONS && !w->p->o->overlap && older);
+    if (!waits || !ech_trace_get_property(s->t, "host_order"))
         return ECH_NONE;
     for (EchId i = 0; i < s->n; i++)
         if (s->ops[i].kind == ECH_OP_WAIT && s->ops[i].queue != ECH_NONE && ech_trace_queues(s->t)[s->ops[i].queue].kind == ECH_QUEUE_HOST)
@@ -1483,6 +1527,10 @@ static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
     w->to_host = ech_edit_copy_queue(&w->e, true);
     w->from_host = ech_edit_copy_queue(&w->e, false);
     w->waits_on = host_that_waits(w);
+    w->brought_last = w->called_last = w->waited = ECH_NONE;
+    const size_t n_queues = ech_trace_n_queues(p->s.t) + 3; /* those for copies, and the host's */
+    w->heard = g_new(EchId, n_queues);
+    memset(w->heard, 0xff, n_queues * sizeof *w->heard);
     w->stands = g_new(EchId, p->s.n_buffers + 1);
     w->fetched = g_new(EchId, p->s.n_buffers + 1);
     w->stored = g_new(EchId, p->s.n_buffers + 1);
@@ -1520,6 +1568,7 @@ static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
     g_array_unref(w->flights);
     g_free(w->dropped);
     g_free(w->begun);
+    g_free(w->heard);
     return out;
 }
 

@@ -735,8 +735,9 @@ static bool is_for_device(const EchSurvey *s, EchId op)
 
 static void wait_again(Writer *w, EchId op)
 {
-    (void)ech_trace_builder_op(w->b, ech_edit_op(&w->e, op));
+    EchId wait = ech_trace_builder_op(w->b, ech_edit_op(&w->e, op));
     depend(w, w->e.last_core);
+    w->e.last_core = wait; /* what comes next is asked for when that is over */
     w->ran[op] = true;
 }
 

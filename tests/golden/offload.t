@@ -92,16 +92,16 @@ $ : an offload is told apart from what else is changed, to whichever memory; pri
 $ : a pipeline of three modules, uploaded whole. Its weights by calls of layers, one ahead, whole modules in turn. What is never used never comes, and uploads are none any more
 $ awk 'function call(module, layers, first,   i) { print "push " t " 9 " module; for (i = 0; i < layers; i++) { print "push " t " 9 " 5 + i; printf "kernel %d 0 0 1 8192 1 1 256 1 1 0\nargs 0 %d 1 8192\n", t, (first + i) * 16777216; print "pop " t " 9"; t += 1 } print "pop " t " 9" } BEGIN { print "echelon-pretend 1\nclock 1\ndevice 25769803776 0 1 \"rtx-4090\"\nname 1 \"k(float const*, float*)\"\nname 2 \"nn.Module: Encoder\"\nname 3 \"nn.Module: Denoiser\"\nname 4 \"nn.Module: Decoder\"\nalloc 1 0 0 8192 4096 3 0"; for (i = 0; i < 6; i++) print "name " 5 + i " \"nn.Module: layers." i " (Linear)\""; for (i = 1; i <= 12; i++) printf "alloc 1 0 0 %d 16777216 3 0\ncopy 2 0 0 16777216 1 3 0\nuses 2 %d 16777216\n", i * 16777216, i * 16777216; t = 10; call(2, 3, 1); for (s = 0; s < 3; s++) call(3, 6, 4); call(4, 2, 10); print "end" }' >$T/pipe.pretend; for p in arguments,each=true,to=pageable arguments,each=true,overlap=true parts,to=pageable; do echelon run --trace $T/pipe.pretend --device rtx-4090 --engine native --pass offload:what=$p | grep -E '^  It (fits|takes)|nn.Mod|- offload'; done; echelon advise --trace $T/pipe.pretend --device rtx-4090 --memory 128MiB | grep -E '^ +[0-9]  (weights|parts)|average|come and go|but one'; sed 's/Encoder/Denoiser/; s/Decoder/Denoiser/' $T/pipe.pretend >$T/one.pretend; echelon run --trace $T/one.pretend --device rtx-4090 --engine native --pass offload:what=parts | grep -E '^  It fits|- offload'
   It fits. hbm 16.0 MiB of 23.2 GiB (0 %), pageable 192 MiB of 128 GiB (0 %)
-  It takes 77.9 ms, bound by pageable port (99 % of the critical path).
-    16.9 ms from nn.Module: Denoiser to its next call, 6 kernels, at most 16.0 MiB
-    20.3 ms from nn.Module: Denoiser to its next call, 6 kernels, at most 16.0 MiB
-    20.3 ms from nn.Module: Denoiser to its next call, 6 kernels, at most 16.0 MiB
+  It takes 78.2 ms, bound by pageable port (99 % of the critical path).
+    17.0 ms from nn.Module: Denoiser to its next call, 6 kernels, at most 16.0 MiB
+    20.4 ms from nn.Module: Denoiser to its next call, 6 kernels, at most 16.0 MiB
+    20.4 ms from nn.Module: Denoiser to its next call, 6 kernels, at most 16.0 MiB
   - offload: 12 arrays (192 MiB) on the host; 0 copies there (0 B) and 23 back (368 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
   It fits. hbm 32.0 MiB of 23.2 GiB (0 %), host 192 MiB of 128 GiB (0 %)
-  It takes 15.8 ms, bound by host link to device (99 % of the critical path).
-    3.42 ms from nn.Module: Denoiser to its next call, 6 kernels, at most 32.0 MiB
-    4.11 ms from nn.Module: Denoiser to its next call, 6 kernels, at most 32.0 MiB
-    4.11 ms from nn.Module: Denoiser to its next call, 6 kernels, at most 32.0 MiB
+  It takes 16.3 ms, bound by host link to device (96 % of the critical path).
+    3.50 ms from nn.Module: Denoiser to its next call, 6 kernels, at most 32.0 MiB
+    4.23 ms from nn.Module: Denoiser to its next call, 6 kernels, at most 32.0 MiB
+    4.23 ms from nn.Module: Denoiser to its next call, 6 kernels, at most 32.0 MiB
   - offload: 12 arrays (192 MiB) on the host; 0 copies there (0 B) and 23 back (368 MiB)
   It fits. hbm 96.0 MiB of 23.2 GiB (0 %), pageable 192 MiB of 128 GiB (0 %)
   It takes 175 ms, bound by pageable port (100 % of the critical path).
@@ -111,8 +111,8 @@ $ awk 'function call(module, layers, first,   i) { print "push " t " 9 " module;
   - offload: 12 arrays (192 MiB) on the host; 11 copies there (176 MiB) and 11 back (176 MiB); the program waits for each (overlap=true, and pass prefetch: what overlapping them would be worth)
   Its last step but one, 2 of 3, from nn.Module: Denoiser to its next call, takes 125 us: times below are of that step, memory is of the whole.
    1  weights on host, as many as needed    112 MiB    96 MiB   125 us    x1.000
-   2  weights on host, fetched ahead       32.0 MiB   192 MiB  4.11 ms   x32.813
-   3  weights on host                      16.0 MiB   192 MiB  20.3 ms  x162.255
+   2  weights on host, fetched ahead       32.0 MiB   192 MiB  4.23 ms   x33.812
+   3  weights on host                      16.0 MiB   192 MiB  20.4 ms  x162.974
    4  parts on host, in turn               96.0 MiB   192 MiB  44.8 ms  x358.132
   (4: on average over the 3 steps that were captured; a step of a part that is there takes 125 us, and 134 ms more is for parts that come and go, however many steps there are)
   It fits. hbm 192 MiB of 23.2 GiB (1 %)

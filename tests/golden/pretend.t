@@ -318,9 +318,9 @@ $ echelon run --trace traces/gpt_pytorch_compiled.h100/checkpointed.pretend.gz -
     blocks.*.up (Linear)           783 us    6.8 % #...................  200 us, 200 us, 382 us
 $ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 85899345920 0 1 \"h100-sxm\"\nname 1 \"k(float const*, float*)\"\nname 2 \"nn.Module: M\"\nalloc 1 0 0 8192 4096 3 0"; for (i = 1; i <= 200; i++) printf "alloc 1 0 0 %d 10485760 3 0\nset 1 0 0 10485760\nuses 2 %d 10485760\n", i * 10485760, i * 10485760; for (t = 10; t < 40; t += 10) { print "push " t " 9 2"; for (i = 1; i <= 200; i++) printf "kernel %d 0 0 1 8192 1 1 256 1 1 0\nargs 0 %d 1 8192\n", t, i * 10485760; print "pop " t " 9" } print "end" }' >$T/weights.pretend; echelon advise $T/weights.pretend --device h100-sxm --memory 1536MiB | sed -n '/would make/,/^$/p'
   What would make it fit
-   1  weights on host, fetched ahead       1.49 GiB  1.95 GiB  39.1 ms   x13.022
-   2  weights on host, as many as needed   1.49 GiB   480 MiB  47.0 ms   x15.677
-   3  weights on host                      20.0 MiB  1.95 GiB   192 ms   x64.034
+   1  weights on host, fetched ahead       1.49 GiB  1.95 GiB  43.5 ms   x14.486
+   2  weights on host, as many as needed   1.49 GiB   480 MiB  49.6 ms   x16.531
+   3  weights on host                      20.0 MiB  1.95 GiB   197 ms   x65.711
   (1: from pinned memory, which takes the host half a second a GiB once and is not in the time; PyTorch rounds each array there up to a power of two, so that it may take up to twice as much of the host)
 
 $ for d in h100-sxm l4; do echelon run --trace tests/golden/data/server_cache.pretend --device $d --engine native | grep -E 'of 7|FIT|kv_cache|KV'; echelon advise tests/golden/data/server_cache.pretend --device $d | grep -E 'server|KV|on host'; done; sed 's/^device 84942979072/device 1099511627776/' tests/golden/data/server_cache.pretend >$T/large.pretend; echelon run --trace $T/large.pretend --device h100-sxm --engine native | grep 'KV cache,'
@@ -344,7 +344,7 @@ $ for d in h100-sxm h200; do echelon run --trace tests/golden/data/server_no_roo
 echelon: the server stopped when it was captured, and what a step of it takes is not known; expected one that came to serve. It said: To serve at least one request with the model's max seq len (131072), 16.0 GiB KV cache is needed.
 exit 1
 $ { grep -v '^end' $T/weights.pretend; awk 'BEGIN { for (i = 1; i <= 200; i++) printf "free 50 0 0 %d 10485760 3 0\n", i * 10485760; print "end" }'; } >$T/shut.pretend; echelon advise $T/shut.pretend --device h100-sxm --memory 1536MiB | grep 'weights on host  '
-   3  weights on host                      20.0 MiB  1.95 GiB   192 ms   x64.034
+   3  weights on host                      20.0 MiB  1.95 GiB   197 ms   x65.711
 $ : one process on two devices in turn, and where the second has no room
 $ awk 'BEGIN { print "echelon-pretend 1\nclock 1\ndevice 25769803776 0 2 \"rtx-4090\"\nname 1 \"k(float const*, float*)\"\nname 2 \"nn.Module: Net\""; for (d = 0; d < 2; d++) printf "alloc 1 %d 0 %d %d 3 0\nset 1 %d 0 %d\nuses 2 %d %d\n", d, (d + 1) * 16777216, (d + 1) * 4194304, d, (d + 1) * 4194304, (d + 1) * 16777216, (d + 1) * 4194304; for (s = 0; s < 3; s++) { t = 10 + 10 * s; print "push " t " 9 2"; for (d = 0; d < 2; d++) for (k = 0; k <= d; k++) printf "kernel %d %d 0 1 4096 1 1 256 1 1 0\nargs 0 %d\n", t, d, (d + 1) * 16777216; print "pop " t " 9" } print "end" }' >$T/two.pretend; echelon run --trace $T/two.pretend --device rtx-4090; echelon run --trace $T/two.pretend --device rtx-4090 --set device.memories.hbm.available=6MiB --set device.runtime.driver.context_bytes=0 >$T/two.txt; echo $?; sed -n 3,4p $T/two.txt; grep -A1 'On device' $T/two.txt; echelon run --trace $T/two.pretend --device rtx-4090 --set capture_device=0 | grep -E '^  It fits|All of this|alone, on'; echelon run --trace $T/two.pretend --device rtx-4090 --engine native --step last --set replay.host_launches=false --json | grep -E '^  "(makespan|step|fullest|devices)|^      "(rank|time_ps)'
 two.pretend: 2 devices of one process, rtx-4090
