@@ -29,7 +29,7 @@ static const char *const patterns[] = {
 typedef struct {
     char *path;
     goffset size;
-    uint64_t rank; /* set by say_ranks() */
+    uint64_t rank; /* set by ech_import_ranks_in() */
 } File;
 
 static void file_clear(gpointer data)
