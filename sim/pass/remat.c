@@ -49,6 +49,7 @@ static const char *const reasons[] = {
     [ECH_REMAT_PRODUCT] = "matrix products would have to run again (products=true)",
     [ECH_REMAT_DEEP] = "too much would have to run again",
     [ECH_REMAT_LONG] = "the loops behind them take longer than they are not needed for",
+    [ECH_REMAT_OUTSIDE] = "outside of the loops over blocks whose bodies would be under jax.checkpoint (names=... says otherwise)",
 };
 
 /* Choosing */
@@ -61,11 +62,25 @@ static bool has_loops(const EchRemat *r)
     return any;
 }
 
+/* Whether most of what could be made again is stacked up by loops: the program's blocks are a scan's body, and what is around that, weights in another type and
+ * a loss, say, no part of them. */
+static bool is_scan(const EchRemat *r)
+{
+    EchBytes stacks = 0, others = 0;
+    for (guint k = 0; k < r->arrays->len; k++) {
+        const EchRematArray *a = ech_remat_array(r, k);
+        EchBytes *sum = a->made_in != ECH_NONE ? &stacks : &others;
+        *sum = ech_bytes_add(*sum, r->s->buffers[a->buffer].bytes);
+    }
+    return stacks > others;
+}
+
 /* Each array alone: whether it can be made again, and what it takes. Those that cannot are taken off; and copies of slices of what can, which need no more be
  * copied then. */
 static void price_arrays(EchRemat *r)
 {
     g_autofree bool *kept = g_new0(bool, r->arrays->len + 1);
+    const bool scan = strcmp(r->asked.names, "*") == 0 && is_scan(r);
     for (guint k = 0; k < r->arrays->len; k++) {
         EchRematArray *a = ech_remat_array(r, k);
         EchRematReason why = ech_remat_plan_alone(r, k);
@@ -73,6 +88,8 @@ static void price_arrays(EchRemat *r)
         EchTime time = ech_remat_time(r);
         if (why == ECH_REMAT_OK && a->made_in == ECH_NONE && time > a->pause && has_loops(r))
             why = ECH_REMAT_LONG;
+        if (why == ECH_REMAT_OK && scan && a->made_in == ECH_NONE && a->level == ECH_NONE)
+            why = ECH_REMAT_OUTSIDE;
         if (why != ECH_REMAT_OK)
             ech_remat_decline(r, a, why);
         kept[k] = why == ECH_REMAT_OK;

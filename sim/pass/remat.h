@@ -35,6 +35,7 @@ typedef enum {
     ECH_REMAT_PRODUCT,
     ECH_REMAT_DEEP,
     ECH_REMAT_LONG,
+    ECH_REMAT_OUTSIDE,
     ECH_REMAT_N_REASONS
 } EchRematReason;
 

@@ -439,6 +439,19 @@ static bool is_made_in(const EchRemat *r, EchId buffer, EchId region, int depth)
     return false;
 }
 
+/* Whether the iterations of @region bring one by one, for the next of them, parts of what they make to where @buffer, which is there before them, lies. */
+static bool is_handed_on_in_parts(const EchRemat *r, EchId buffer, EchId region)
+{
+    const EchSurvey *s = r->s;
+    EchId alloc = r->alloc[buffer];
+    if (alloc == ECH_NONE || s->region[alloc] != region || s->buffers[buffer].loop == region)
+        return false;
+    for (EchId i = alloc; i-- > 0 && s->ops[i].kind == ECH_OP_FREE;)
+        if (ech_survey_lies_inside(s, s->ops[i].target, buffer) && is_made_in(r, s->ops[i].target, region, 0))
+            return true;
+    return false;
+}
+
 /* What copies brought, parts of it perhaps: what they brought it from. */
 static EchRematReason resolve_copies(EchRemat *r, Place at, EchId buffer, int depth, GArray *inputs, bool *ret_all)
 {
@@ -454,7 +467,8 @@ static EchRematReason resolve_copies(EchRemat *r, Place at, EchId buffer, int de
     }
     /* Where none comes before, those for the next iteration do. */
     bool others, next = at.region != ECH_NONE && last_writer(r, buffer, at.region, at.op, &others) == ECH_NONE;
-    if (next && s->buffers[buffer].loop != at.region && is_made_in(r, buffer, at.region, 0)) { /* by the iteration before: it is handed on, in this place */
+    if (next && s->buffers[buffer].loop != at.region &&
+        (is_made_in(r, buffer, at.region, 0) || is_handed_on_in_parts(r, buffer, at.region))) { /* by the iteration before: it is handed on, in this place */
         if (at.region == at.target)
             return ECH_REMAT_GONE;
         *ret_all = true;

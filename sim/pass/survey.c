@@ -144,11 +144,16 @@ bool ech_survey_has_products(const EchSurvey *survey, EchId op)
     return false;
 }
 
-bool ech_survey_is_inside(const EchSurvey *survey, EchId part, EchId whole)
+bool ech_survey_lies_inside(const EchSurvey *survey, EchId part, EchId whole)
 {
     const EchBuffer *p = &survey->buffers[part], *w = &survey->buffers[whole];
-    return p->memory == w->memory && p->memory != survey->hbm && p->loop == w->loop && p->bytes < w->bytes && p->offset != ECH_OFFSET_NONE &&
-           w->offset != ECH_OFFSET_NONE && p->offset >= w->offset && p->offset + p->bytes <= w->offset + w->bytes;
+    return p->memory == w->memory && p->memory != survey->hbm && p->bytes < w->bytes && p->offset != ECH_OFFSET_NONE && w->offset != ECH_OFFSET_NONE &&
+           p->offset >= w->offset && p->offset + p->bytes <= w->offset + w->bytes;
+}
+
+bool ech_survey_is_inside(const EchSurvey *survey, EchId part, EchId whole)
+{
+    return survey->buffers[part].loop == survey->buffers[whole].loop && ech_survey_lies_inside(survey, part, whole);
 }
 
 bool ech_survey_begins_in_place(const EchSurvey *survey, EchId old, EchId buffer)

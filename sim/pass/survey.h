@@ -57,7 +57,9 @@ EchTime ech_survey_fetch_time(const EchSurvey *survey, EchId from, EchBytes byte
 EchBytes ech_survey_access(const EchSurvey *survey, EchId op, EchId buffer, bool *ret_reads, bool *ret_writes);
 /** Whether an op multiplies matrices. */
 bool ech_survey_has_products(const EchSurvey *survey, EchId op);
-/** Whether the place that the compiler gave @part on chip is within that of @whole, which is larger. */
+/** Whether the place that the compiler gave @part on chip is within that of @whole, which is larger; */
+bool ech_survey_lies_inside(const EchSurvey *survey, EchId part, EchId whole);
+/** and both belong to the same loop. */
 bool ech_survey_is_inside(const EchSurvey *survey, EchId part, EchId whole);
 /** Whether @buffer, asked for where @old is let go, begins in its place with what it held: all of it, or as one of several parts. */
 bool ech_survey_begins_in_place(const EchSurvey *survey, EchId old, EchId buffer);

@@ -1231,6 +1231,98 @@ START_TEST(copied_for_the_next)
 }
 END_TEST
 
+/* What an iteration makes for the next, brought back on chip in two parts that end where the whole begins: the stack is made of it again, each slice of its
+ * own, which is stacked instead. */
+START_TEST(parts_for_the_next)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId x = ech_test_buffer(b, "x", GB / 100, ECH_ROLE_ACTIVATION, false), next = ech_test_buffer(b, "next", GB / 100, ECH_ROLE_ACTIVATION, false),
+          stacked = ech_test_buffer(b, "stacked", GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB / 10, ECH_ROLE_OUTPUT, true), parts[2];
+    EchBuffer *whole = ech_trace_builder_peek_buffer(b, x);
+    whole->memory = ech_trace_builder_memory(b, "vector");
+    whole->offset = 0;
+    (void)ech_test_put(b, ECH_OP_ALLOC, x);
+    ech_test_kernel(b, 0, x, ECH_WRITE, GB / 100);
+    (void)ech_test_put(b, ECH_OP_ALLOC, stacked);
+    EchId forward = ech_test_loop(b, 10);
+    ech_trace_builder_peek_buffer(b, next)->loop = forward;
+    make(b, ECH_WORK_MATRIX, 40 * ms, x, stacked, GB / 10);
+    ech_trace_builder_peek_use(b, ech_trace_builder_peek_op(b, (EchId)ech_trace_builder_n_ops(b) - 1)->first_use)->bytes = GB / 100;
+    (void)ech_test_put(b, ECH_OP_ALLOC, next);
+    make(b, ECH_WORK_MATRIX, 20 * ms, x, next, GB / 100);
+    (void)ech_test_put(b, ECH_OP_FREE, x);
+    for (int k = 0; k < 2; k++) {
+        parts[k] = ech_test_buffer(b, "part", GB / 200, ECH_ROLE_TEMPORARY, false);
+        EchBuffer *part = ech_trace_builder_peek_buffer(b, parts[k]);
+        part->memory = ech_trace_builder_memory(b, "vector");
+        part->offset = (uint64_t)k * (GB / 200);
+        part->loop = forward;
+        (void)ech_test_put(b, ECH_OP_ALLOC, parts[k]);
+        EchId copy = ech_test_put(b, ECH_OP_COPY, ECH_NONE);
+        EchOp *o = ech_trace_builder_peek_op(b, copy);
+        o->memory_from = ech_trace_builder_peek_buffer(b, next)->memory;
+        o->memory_to = ech_trace_builder_memory(b, "vector");
+        o->bytes = GB / 200;
+        ech_trace_builder_use(b, next, ECH_READ, GB / 200, ECH_PATTERN_STREAM, ECH_KNOWN);
+        ech_trace_builder_use(b, parts[k], ECH_WRITE, GB / 200, ECH_PATTERN_STREAM, ECH_KNOWN);
+    }
+    (void)ech_test_put(b, ECH_OP_FREE, next);
+    for (int k = 0; k < 2; k++)
+        (void)ech_test_put(b, ECH_OP_FREE, parts[k]);
+    (void)ech_test_put(b, ECH_OP_ALLOC, x);
+    ech_test_close_loop(b, forward);
+    (void)ech_test_put(b, ECH_OP_FREE, x);
+    EchId backward = ech_test_loop(b, 10);
+    make(b, ECH_WORK_MATRIX, 30 * ms, stacked, out, GB / 10);
+    ech_test_close_loop(b, backward);
+    (void)ech_test_put(b, ECH_OP_FREE, stacked);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchTrace) changed = ech_test_pass(in, device, diag, (const char *const[]){"remat", NULL});
+    g_autoptr(EchRun) run = ech_test_replay(changed, device);
+    /* The stacked x, a slice, and the output. */
+    ck_assert_uint_eq(ech_test_peak(run, "hbm"), 10 * (GB / 100) + GB / 10 + GB / 10);
+}
+END_TEST
+
+/* Around a scan and its gradient nothing is made again, unless its name is asked for: jax.checkpoint is around the scan's body. */
+START_TEST(outside_of_a_scan)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTraceBuilder) b = ech_test_begin();
+    EchId weights = ech_test_buffer(b, "weights", GB / 10, ECH_ROLE_PARAMETER, true), cast = ech_test_buffer(b, "cast", GB / 10, ECH_ROLE_TEMPORARY, false),
+          x = ech_test_buffer(b, "x", GB / 100, ECH_ROLE_ACTIVATION, false), stacked = ech_test_buffer(b, "stacked", GB, ECH_ROLE_TEMPORARY, false),
+          large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB / 10, ECH_ROLE_OUTPUT, true);
+    (void)ech_test_put(b, ECH_OP_ALLOC, cast);
+    make(b, ECH_WORK_VECTOR, 0, weights, cast, GB / 10);
+    (void)ech_test_put(b, ECH_OP_ALLOC, x);
+    ech_test_kernel(b, 0, x, ECH_WRITE, GB / 100);
+    (void)ech_test_put(b, ECH_OP_ALLOC, stacked);
+    EchId forward = ech_test_loop(b, 10);
+    make(b, ECH_WORK_MATRIX, 40 * ms, cast, stacked, GB / 10);
+    ech_trace_builder_use(b, x, ECH_READ, GB / 100, ECH_PATTERN_STREAM, ECH_KNOWN);
+    make(b, ECH_WORK_MATRIX, 20 * ms, x, x, GB / 100);
+    ech_test_close_loop(b, forward);
+    (void)ech_test_put(b, ECH_OP_FREE, x);
+    pass_time(b, large);
+    EchId backward = ech_test_loop(b, 10);
+    make(b, ECH_WORK_MATRIX, 30 * ms, stacked, out, GB / 10);
+    ech_trace_builder_use(b, cast, ECH_READ, GB / 10, ECH_PATTERN_STREAM, ECH_KNOWN);
+    ech_test_close_loop(b, backward);
+    (void)ech_test_put(b, ECH_OP_FREE, stacked);
+    (void)ech_test_put(b, ECH_OP_FREE, cast);
+    g_autoptr(EchTrace) in = ech_test_finish(b);
+    g_autoptr(EchTrace) scan = ech_test_pass(in, device, diag, (const char *const[]){"remat", NULL});
+    ck_assert_ptr_nonnull(nth_writer(scan, "cast", 0));
+    ck_assert_ptr_null(nth_writer(scan, "cast", 1));
+    ck_assert(ech_test_says(diag, "1 array (95.4 MiB) kept: outside of the loops"));
+    g_autoptr(EchTrace) named = ech_test_pass(in, device, diag, (const char *const[]){"remat:names=cast", NULL});
+    ck_assert_ptr_nonnull(nth_writer(named, "cast", 1));
+}
+END_TEST
+
 /* A kernel that copies slices of two stacks goes, too. _i == 1: but not where what is made of a copy is made again later in the iteration, from the copy. */
 START_TEST(two_copies)
 {
@@ -1817,8 +1909,9 @@ END_TEST
 static const struct {
     const char *kept, *again, *device;
     double most;
-} compiled[] = {{"gpu_aot/gpt6_base.h100.off", "gpu_aot/gpt6_remat.h100.off", "h100-sxm", 1.3},
-                {"tpu_aot/gpt_4x512_save.v5e", "tpu_aot/gpt_4x512_nothing.v5e", "tpu-v5e", 1.1}};
+} compiled[] = {
+    {"gpu_aot/gpt6_base.h100.off", "gpu_aot/gpt6_remat.h100.off", "h100-sxm", 1.3},
+    {"tpu_aot/gpt_4x512_save.v5e", "tpu_aot/gpt_4x512_nothing.v5e", "tpu-v5e", 1.2}}; /* two arrays as large as its logits wait for the head's gradient */
 
 START_TEST(as_compiled)
 {
@@ -1855,7 +1948,7 @@ START_TEST(as_blocks)
     const EchExperimentOverrides changed = {.trace = trace, .device = device, .engine = "native", .passes = passes};
     g_autoptr(EchResult) predicted = ech_test_run(&changed);
     double times = (double)blocks[_i].again / (double)ech_test_peak(predicted->run, "hbm");
-    ck_assert_msg(times > 0.95 && times < 1.2, "%s: %g", blocks[_i].kept, times);
+    ck_assert_msg(times > 0.9 && times < 1.2, "%s: %g", blocks[_i].kept, times);
     ck_assert(predicted->run->fits);
 }
 END_TEST
@@ -1909,6 +2002,8 @@ int main(void)
     tcase_add_test(tcase, softmax);
     tcase_add_test(tcase, scan_of_scans);
     tcase_add_test(tcase, copied_for_the_next);
+    tcase_add_test(tcase, parts_for_the_next);
+    tcase_add_test(tcase, outside_of_a_scan);
     tcase_add_loop_test(tcase, two_copies, 0, 2);
     tcase_add_test(tcase, slices);
     tcase_add_test(tcase, on_chip);
