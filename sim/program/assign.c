@@ -40,20 +40,22 @@ typedef struct {
 
 typedef struct {
     EchId buffer;
-    EchBytes bytes;
-    uint8_t live_out;
+    uint8_t largest_first, live_out;
     int64_t rank;
+    EchBytes bytes;
 } Order;
 
 static int compare_order(gconstpointer a, gconstpointer b)
 {
     const Order *x = a, *y = b;
-    if (x->bytes != y->bytes)
+    if (x->largest_first && x->bytes != y->bytes)
         return x->bytes > y->bytes ? -1 : 1;
     if (x->live_out != y->live_out)
         return x->live_out ? -1 : 1;
     if (x->rank != y->rank)
         return x->rank < y->rank ? -1 : 1;
+    if (x->bytes != y->bytes)
+        return x->bytes > y->bytes ? -1 : 1;
     return (x->buffer > y->buffer) - (x->buffer < y->buffer);
 }
 
@@ -129,12 +131,12 @@ static void lodge(const EchProgram *p, Draft *draft, const EchValueBuffer *buffe
     }
 }
 
-/* Contexts are compared by what their starts define alone: the next one begins when its predecessor is handed to the update. */
+/* Contexts that take memory are compared by what their starts define alone: the next one begins when its predecessor is handed to the update. */
 static bool are_compared(const Assigner *a, EchId x, EchId y)
 {
     const EchProgram *p = a->p;
     const EchValueBuffer *of_x = &p->buffers[p->values[x].buffer], *of_y = &p->buffers[p->values[y].buffer];
-    bool both = a->context[p->values[x].buffer] && a->context[p->values[y].buffer];
+    bool both = a->context[p->values[x].buffer] && a->context[p->values[y].buffer] && of_x->bytes > 0 && of_y->bytes > 0;
     return !both || (p->buffer_values[of_x->first_value] == x && p->buffer_values[of_y->first_value] == y);
 }
 
@@ -213,15 +215,19 @@ static void regroup(Assigner *a, GArray *groups, guint k)
     }
 }
 
-/* @reuse: temporaries may lie in donated and live-out allocations. In a context's they may always. */
+/* @reuse: temporaries may lie in donated and live-out allocations, the smallest that holds them, which was made last. In a context's they may always, the first
+ * that holds them. */
 static void place(Assigner *a, EchId b, bool reuse, GArray *groups)
 {
     const EchValueBuffer *buffer = &a->p->buffers[b];
     bool own = buffer->is_constant || buffer->is_parameter || buffer->is_tuple;
     a->context[b] = !own && is_context(a->p, buffer);
-    for (guint k = a->drafts->len; !own && (reuse || a->any_context) && k-- > 0;) {
-        if ((k + 1 == a->drafts->len || k % GROUP == GROUP - 1) && is_taken(a->p, &g_array_index(groups, Group, k / GROUP), buffer)) {
-            k = k / GROUP * GROUP;
+    const guint n = a->drafts->len;
+    for (guint tried = 0; !own && (reuse || a->any_context) && tried < n; tried++) {
+        guint k = reuse ? n - 1 - tried : tried;
+        bool first = tried == 0 || k % GROUP == (reuse ? GROUP - 1 : 0);
+        if (first && is_taken(a->p, &g_array_index(groups, Group, k / GROUP), buffer)) {
+            tried += reuse ? k % GROUP : GROUP - 1;
             continue;
         }
         if (!fits(a, buffer, draft_at(a, k)))
@@ -248,7 +254,7 @@ static void place(Assigner *a, EchId b, bool reuse, GArray *groups)
         draft->base.parameter = parameter_number(a->p, buffer);
     /* A context, or a tuple's table that is neither handed in nor out, is a temporary of its own. */
     draft->base.is_temp = a->context[b] || (buffer->is_tuple && !buffer->is_parameter && !buffer->live_out && !buffer->is_constant);
-    draft->open = a->context[b] || (reuse && !buffer->is_tuple && !buffer->is_constant && (buffer->live_out || !buffer->is_parameter));
+    draft->open = (a->context[b] && buffer->bytes > 0) || (reuse && !buffer->is_tuple && !buffer->is_constant && (buffer->live_out || !buffer->is_parameter));
     if (draft->open) {
         draft->lodgers = g_array_new(FALSE, FALSE, sizeof(Lodger));
         lodge(a->p, draft, buffer);
@@ -266,7 +272,7 @@ static void place_all(Assigner *a, bool reuse)
         const EchValueBuffer *buffer = &p->buffers[b];
         if (!buffer->in_flat)
             continue;
-        Order entry = {b, reuse ? buffer->bytes : 0, reuse && buffer->live_out, INT64_MAX};
+        Order entry = {b, reuse, reuse && buffer->live_out, INT64_MAX, buffer->bytes};
         for (uint32_t k = 0; k < buffer->n_values; k++) {
             const EchValue *value = &p->values[p->buffer_values[buffer->first_value + k]];
             entry.rank = MIN(entry.rank, reuse ? (int64_t)rank[value->defined.instruction] : value->start);

@@ -1111,8 +1111,11 @@ void ech_program_size_values(EchProgram *p)
         EchValue *value = &p->values[v];
         const EchInstruction *definer = &p->instructions[value->defined.instruction];
         const EchShape *shape = &p->shapes[ech_program_subshape(p, definer->shape, value->defined.position)];
-        value->bytes = shape->bytes;
-        value->space = shape->space;
+        const EchComputation *body = &p->computations[definer->computation];
+        /* A SparseCore that writes several arrays has no table of them. */
+        bool untabled = shape->is_tuple && definer->schedule != ECH_NONE && body->thread && strcmp(body->thread, "sparsecore") == 0;
+        value->bytes = untabled ? 0 : shape->bytes;
+        value->space = untabled ? ECH_SPACE_SPARSE_CORE : shape->space;
         EchValueBuffer *buffer = &p->buffers[value->buffer];
         buffer->bytes = MAX(buffer->bytes, value->bytes);
         buffer->space = value->space;

@@ -33,7 +33,15 @@ typedef enum {
 typedef enum { ECH_PLATFORM_UNKNOWN, ECH_PLATFORM_TPU, ECH_PLATFORM_GPU } EchPlatform;
 
 /** XLA's memory space numbers, as layouts print them: S(n). TPU v4's common memory is 3; the others of 7 and above are the SparseCore's. */
-enum { ECH_SPACE_HBM = 0, ECH_SPACE_VECTOR = 1, ECH_SPACE_FLAGS = 2, ECH_SPACE_COMMON = 3, ECH_SPACE_HOST = 5, ECH_SPACE_SCALAR = 6 };
+enum {
+    ECH_SPACE_HBM = 0,
+    ECH_SPACE_VECTOR = 1,
+    ECH_SPACE_FLAGS = 2,
+    ECH_SPACE_COMMON = 3,
+    ECH_SPACE_HOST = 5,
+    ECH_SPACE_SCALAR = 6,
+    ECH_SPACE_SPARSE_CORE = 7 /**< Tables of what it writes, which take nothing. */
+};
 
 /** An array or a tuple; interned: equal shapes have equal ids. */
 typedef struct {

@@ -1424,6 +1424,75 @@ START_TEST(sparse_cores_take_turns)
 }
 END_TEST
 
+/* What of HBM SparseCores have for three calls, one after the other, the second's more than the first's and the third's @third; with what is there from after
+ * the second to the end. */
+static EchBytes sparse_calls(const char *third)
+{
+    const char *const sizes[] = {"8192", "16384", third};
+    g_autoptr(GString) text = g_string_new("HloModule three, is_scheduled=true\n\n");
+    for (int k = 0; k < 3; k++)
+        g_string_append_printf(text,
+                               "%%body%d (a%d: f32[64,128]) -> f32[64,128] {\n  %%a%d = f32[64,128]{1,0} parameter(0)\n"
+                               "  ROOT %%c%d = f32[64,128]{1,0} negate(%%a%d)\n}, execution_thread=\"sparsecore\"\n\n",
+                               k, k, k, k, k);
+    g_string_append(text, "ENTRY %main (p: f32[64,128]) -> f32[64,128] {\n  %p = f32[64,128]{1,0} parameter(0)\n");
+    for (int k = 0; k < 3; k++) {
+        g_autofree char *from = k > 0 ? g_strdup_printf("d%d", k - 1) : g_strdup("p");
+        g_autofree char *own = g_strdup_printf("(s32[%s]{0:T(1024)}, s32[25]{0:T(1)S(11)}, s32[0]{0})", sizes[k]);
+        g_string_append_printf(text, "  %%s%d = ((), (), %s) async-start(), async_execution_thread=\"sparsecore\", calls=%%body%d\n", k, own, k);
+        g_string_append_printf(text,
+                               "  %%u%d = ((f32[64,128]{1,0}), f32[64,128]{1,0}, %s) async-update(%%s%d, %%%s), output_to_operand_aliasing={{2,0}: (0, {2,0}), "
+                               "{2,1}: (0, {2,1}), {2,2}: (0, {2,2})}\n",
+                               k, own, k, from);
+        g_string_append_printf(text, "  %%d%d = f32[64,128]{1,0} async-done(%%u%d)\n", k, k);
+        if (k == 1)
+            g_string_append(text, "  %between = f32[8,128]{1,0} slice(%d1), slice={[0:8], [0:128]}\n");
+    }
+    g_string_append(text,
+                    "  %all = f32[64,128]{1,0} concatenate(%between, %between, %between, %between, %between, %between, %between, %between), dimensions={0}\n"
+                    "  ROOT %n = f32[64,128]{1,0} add(%d2, %all)\n}\n");
+    g_autoptr(EchProgram) program = ech_test_program(text->str, "tpu7x");
+    assign(program);
+    return ech_program_memory_analysis(program).temp;
+}
+
+/* What is there between calls lies in what the first of them had, so that what the second had is free for the third (expert choice over eight tpu7x). */
+START_TEST(sparse_cores_share)
+{
+    ck_assert_uint_eq(sparse_calls("8192"), sparse_calls("16384"));
+    ck_assert_uint_eq(sparse_calls("16384") + 131072, sparse_calls("32768"));
+}
+END_TEST
+
+/* Results of a SparseCore's kernel need no table, as the core's own do. */
+START_TEST(sparse_cores_have_no_tables)
+{
+    EchBytes temp[2];
+    for (int k = 0; k < 2; k++) {
+        g_autofree char *text =
+            g_strdup_printf("HloModule two, is_scheduled=true\n\n"
+                            "%%wrapped (b: f32[64,128]) -> (f32[64,128], f32[64,128]) {\n"
+                            "  %%b = f32[64,128]{1,0:T(8,128)} parameter(0)\n"
+                            "  ROOT %%c = (f32[64,128]{1,0:T(8,128)}, f32[64,128]{1,0:T(8,128)}) custom-call(%%b), custom_call_target=\"offload\"\n"
+                            "}%s\n\n"
+                            "ENTRY %%main (p: f32[64,128]) -> f32[64,128] {\n"
+                            "  %%p = f32[64,128]{1,0:T(8,128)} parameter(0)\n"
+                            "  %%start = ((f32[64,128]{1,0:T(8,128)}), (f32[64,128]{1,0:T(8,128)}, f32[64,128]{1,0:T(8,128)}), s32[8]{0}) async-start(%%p), "
+                            "async_execution_thread=\"sparsecore\", "
+                            "calls=%%wrapped\n"
+                            "  %%done = (f32[64,128]{1,0:T(8,128)}, f32[64,128]{1,0:T(8,128)}) async-done(%%start)\n"
+                            "  %%x = f32[64,128]{1,0:T(8,128)} get-tuple-element(%%done), index=0\n"
+                            "  %%y = f32[64,128]{1,0:T(8,128)} get-tuple-element(%%done), index=1\n"
+                            "  ROOT %%n = f32[64,128]{1,0:T(8,128)} add(%%x, %%y)\n}\n",
+                            k == 0 ? ", execution_thread=\"sparsecore\"" : "");
+        g_autoptr(EchProgram) program = ech_test_program(text, "tpu7x");
+        assign(program);
+        temp[k] = ech_program_memory_analysis(program).temp;
+    }
+    ck_assert_uint_eq(temp[0] + 16384, temp[1]);
+}
+END_TEST
+
 /* libtpu 0.0.34 has it called by a `call`, and hands it the order of its ring, which a custom call holds, and a token. */
 START_TEST(collectives_called_on_sparse_cores)
 {
@@ -1988,6 +2057,8 @@ int main(void)
     tcase_add_test(small, collectives_run_on_sparse_cores);
     tcase_add_test(small, collectives_called_on_sparse_cores);
     tcase_add_test(small, sparse_cores_take_turns);
+    tcase_add_test(small, sparse_cores_share);
+    tcase_add_test(small, sparse_cores_have_no_tables);
     tcase_add_test(small, folded_starts);
     tcase_add_loop_test(small, folded_starts_run_one_instruction, 0, G_N_ELEMENTS(unfolded));
     tcase_add_test(small, cuts_over_cores_count_from_the_most_major);
