@@ -241,15 +241,22 @@ static void count_made(const EchProgram *p, const EchInstruction *i, int32_t fas
 static Doom *doom(const EchProgram *p, int32_t fast, EchPlaceCounts *counts)
 {
     Doom *dooms = g_new0(Doom, p->n_instructions + 1);
-    g_autofree bool *apart = g_new0(bool, p->n_instructions + 1); /* a slice that someone reads by itself */
-    for (size_t id = 0; id < p->n_instructions; id++)
-        for (uint32_t k = 0; k < p->instructions[id].n_operands; k++)
-            if (!ech_program_joins_slices(&p->instructions[id]))
-                apart[ech_program_operand(p, &p->instructions[id], k)] = true;
+    g_autofree bool *apart = g_new0(bool, p->n_instructions + 1);   /* a slice that someone reads by itself */
+    g_autofree bool *carried = g_new0(bool, p->n_instructions + 1); /* a start that a loop hands to its next iteration, which waits for it */
+    for (size_t id = 0; id < p->n_instructions; id++) {
+        const EchInstruction *i = &p->instructions[id];
+        for (uint32_t k = 0; k < i->n_operands; k++) {
+            apart[ech_program_operand(p, i, k)] |= !ech_program_joins_slices(i);
+            carried[ech_program_operand(p, i, k)] |= i->opcode != ECH_HLO_ASYNC_DONE && i->opcode != ECH_HLO_COPY_DONE;
+        }
+    }
     for (size_t id = 0; id < p->n_instructions; id++) {
         const EchInstruction *i = &p->instructions[id];
         size_t n;
         if (i->schedule == ECH_NONE || (i->n_operands == 0 && !p->shapes[i->shape].is_tuple && space_of(p, i->shape) != fast))
+            continue;
+        bool waits = i->opcode == ECH_HLO_ASYNC_DONE || i->opcode == ECH_HLO_COPY_DONE;
+        if ((waits && carried[ech_program_operand(p, i, 0)]) || ((i->opcode == ECH_HLO_ASYNC_START || i->opcode == ECH_HLO_COPY_START) && carried[id]))
             continue;
         if (crosses(p, i, fast)) {
             dooms[id].fate = GONE;

@@ -2,6 +2,7 @@
 #include "models/device/device.h"
 #include "sim/import/import.h"
 #include "sim/program/place_inputs.h"
+#include "sim/program/place_rewrite.h"
 #include "sim/program/private.h"
 #include "tests/support/support.h"
 
@@ -1493,6 +1494,58 @@ START_TEST(sparse_cores_have_no_tables)
 }
 END_TEST
 
+/* A slice that a loop's iteration begins to bring for the next, which waits for it (libtpu's pipelined loops, tpu7x): its start is in what the loop carries,
+ * and stays as it is, where a copy that is waited for beside goes. */
+START_TEST(carried_starts_stay)
+{
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(GError) error = NULL;
+#define ECH_STARTED "((f32[4,1024]{1,0:T(4,128)}), f32[1,1024]{1,0:T(1,128)S(1)}, s32[]{:S(2)})"
+#define ECH_CARRIED "(s32[]{:T(128)}, " ECH_STARTED ", f32[4,1024]{1,0:T(4,128)})"
+#define ECH_START(name, of, calls) "  %" name " = " ECH_STARTED " async-start(%" of "), calls=%" calls "\n"
+    g_autoptr(EchProgram) program = ech_test_program(
+        "HloModule m, is_scheduled=true\n\n"
+        "%cut (q: f32[4,1024]) -> f32[1,1024] {\n  %q = f32[4,1024]{1,0:T(4,128)} parameter(0)\n"
+        "  ROOT %x = f32[1,1024]{1,0:T(1,128)S(1)} slice(%q), slice={[0:1], [0:1024]}\n}\n\n"
+        "%first (r: f32[4,1024]) -> f32[1,1024] {\n  %r = f32[4,1024]{1,0:T(4,128)} parameter(0)\n"
+        "  ROOT %y = f32[1,1024]{1,0:T(1,128)S(1)} slice(%r), slice={[0:1], [0:1024]}\n}\n\n"
+        "%body (c: " ECH_CARRIED ") -> " ECH_CARRIED " {\n  %c = " ECH_CARRIED " parameter(0)\n"
+        "  %i = s32[]{:T(128)} get-tuple-element(%c), index=0\n  %one = s32[]{:T(128)} constant(1)\n  %j = s32[]{:T(128)} add(%i, %one)\n"
+        "  %under = " ECH_STARTED " get-tuple-element(%c), index=1\n  %w = f32[4,1024]{1,0:T(4,128)} get-tuple-element(%c), index=2\n"
+        "  %came = f32[1,1024]{1,0:T(1,128)S(1)} async-done(%under)\n"
+        "  %fetch = (f32[4,1024]{1,0:T(4,128)S(1)}, f32[4,1024]{1,0:T(4,128)}, u32[]{:S(2)}) copy-start(%w)\n"
+        "  %near = f32[4,1024]{1,0:T(4,128)S(1)} copy-done(%fetch)\n"
+        "  %all = f32[4,1024]{1,0:T(4,128)S(1)} concatenate(%came, %came, %came, %came), dimensions={0}\n"
+        "  %n = f32[4,1024]{1,0:T(4,128)} add(%near, %all)\n" ECH_START(
+            "next", "n", "cut") "  ROOT %t = " ECH_CARRIED " tuple(%j, %next, %n)\n}\n\n"
+                                "%condition (d: " ECH_CARRIED ") -> pred[] {\n  %d = " ECH_CARRIED " parameter(0)\n"
+                                "  %k = s32[]{:T(128)} get-tuple-element(%d), index=0\n  %trips = s32[]{:T(128)} constant(8)\n"
+                                "  ROOT %less = pred[]{:T(512)} compare(%k, %trips), direction=LT\n}\n\n"
+                                "ENTRY %main (p: f32[4,1024]) -> f32[4,1024] {\n  %p = f32[4,1024]{1,0:T(4,128)} parameter(0)\n  %zero = s32[]{:T(128)} "
+                                "constant(0)\n" ECH_START(
+                                    "begun", "p", "first") "  %s = " ECH_CARRIED " tuple(%zero, %begun, %p)\n"
+                                                           "  %loop = " ECH_CARRIED " while(%s), condition=%condition, body=%body\n  %last = " ECH_STARTED
+                                                           " get-tuple-element(%loop), index=1\n"
+                                                           "  %end = f32[1,1024]{1,0:T(1,128)S(1)} async-done(%last)\n  %out = f32[4,1024]{1,0:T(4,128)} "
+                                                           "get-tuple-element(%loop), index=2\n"
+                                                           "  %more = f32[4,1024]{1,0:T(4,128)S(1)} concatenate(%end, %end, %end, %end), dimensions={0}\n"
+                                                           "  ROOT %o = f32[4,1024]{1,0:T(4,128)} add(%out, %more)\n}\n",
+        "tpu7x");
+#undef ECH_START
+#undef ECH_CARRIED
+#undef ECH_STARTED
+    g_autoptr(EchProgram) bare = ech_place_strip(program, ECH_SPACE_VECTOR, diag, &error);
+    ck_assert_msg(bare != NULL, "%s", error ? error->message : "");
+    unsigned starts = 0, copies = 0;
+    for (size_t k = 0; k < bare->n_instructions; k++) {
+        starts += bare->instructions[k].opcode == ECH_HLO_ASYNC_START;
+        copies += bare->instructions[k].opcode == ECH_HLO_COPY_START;
+    }
+    ck_assert_uint_eq(starts, 2);
+    ck_assert_uint_eq(copies, 0);
+}
+END_TEST
+
 /* libtpu 0.0.34 has it called by a `call`, and hands it the order of its ring, which a custom call holds, and a token. */
 START_TEST(collectives_called_on_sparse_cores)
 {
@@ -2058,6 +2111,7 @@ int main(void)
     tcase_add_test(small, collectives_called_on_sparse_cores);
     tcase_add_test(small, sparse_cores_take_turns);
     tcase_add_test(small, sparse_cores_share);
+    tcase_add_test(small, carried_starts_stay);
     tcase_add_test(small, sparse_cores_have_no_tables);
     tcase_add_test(small, folded_starts);
     tcase_add_loop_test(small, folded_starts_run_one_instruction, 0, G_N_ELEMENTS(unfolded));
