@@ -447,7 +447,10 @@ static EchTrace *remat_run(const void *options, const EchDevice *device, EchTrac
             diag, "remat: these modules are parts of a graph of torch.compile, which decides itself when gradients are computed: 14 steps checkpointed so "
                   "took 0.8 to " ECH_REMAT_GRAPH_MARGIN " times the memory that is told; " ECH_REMAT_APART);
     say_declined(&round.remat, diag);
-    return both && out != NULL ? ech_remat_write(&nested.remat, diag, error) : g_steal_pointer(&out);
+    if (!both || out == NULL)
+        return g_steal_pointer(&out);
+    ech_diag_remark(diag, "remat: what loops inside of loops stack up is made again, too: the bodies of both would be under jax.checkpoint");
+    return ech_remat_write(&nested.remat, diag, error);
 }
 
 static EchBytes remat_goal(const void *options)

@@ -1427,6 +1427,7 @@ START_TEST(scan_of_scans)
     g_autoptr(EchRun) run = ech_test_replay(changed, device), other = ech_test_replay(enough, device);
     /* x as each of five iterations, and within one each of ten, begins with it; a slice, and the output. */
     ck_assert_uint_eq(ech_test_peak(run, "hbm"), (5 + 10 + 10 + 1) * part);
+    ck_assert(ech_test_says(diag, "the bodies of both would be under jax.checkpoint"));
     ck_assert_uint_le(ech_test_peak(other, "hbm"), UINT64_C(300) << 20);
     ck_assert_int_le(other->makespan, run->makespan);
 }
