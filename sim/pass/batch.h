@@ -41,6 +41,8 @@ uint64_t ech_batch_liger_parts(const EchBatch *batch, EchId op);
 /** Of the ops [first, last] of a step's forward and backward pass, those from the logits of a loss over classes to their gradients, with what is asked for and
  * let go for these. False where it has none, or does them in parts already. */
 bool ech_batch_find_loss(const EchBatch *batch, EchId first, EchId last, EchId *ret_first, EchId *ret_last);
+/** Per buffer: whether it is as large as logits of a loss (ECH_TRACE_LOGITS; NULL: there are none), their classes one of its dimensions. Owned. */
+bool *ech_batch_logits(const EchSurvey *survey, const char *logits) G_GNUC_WARN_UNUSED_RESULT;
 /** A program that XLA compiled with the loss of its logits (ECH_TRACE_LOGITS) done in @parts, a part of their rows at a time. Owned; NULL without *@error where
  * no such array lies in the device memory. */
 EchTrace *ech_batch_logits_in_parts(const EchSurvey *survey, const char *logits, uint64_t parts, EchDiag *diag, GError **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -51,13 +51,13 @@ static uint64_t elements_of(const EchSurvey *s, EchId buffer)
 }
 
 /* Those that @buffer is as large as, a row of them being one of its dimensions: scores of attention may be as many. */
-static Logits *logits_of(const Writer *w, EchId buffer)
+static Logits *find_logits(const EchSurvey *s, const GArray *logits, EchId buffer)
 {
     EchLayout layout;
-    if (!layout_of(w->s, buffer, &layout))
+    if (!layout_of(s, buffer, &layout))
         return NULL;
-    for (guint i = 0; i < w->logits->len; i++) {
-        Logits *l = &g_array_index(w->logits, Logits, i);
+    for (guint i = 0; i < logits->len; i++) {
+        Logits *l = &g_array_index(logits, Logits, i);
         bool has_rows = false;
         for (unsigned d = 0; d < layout.rank; d++)
             has_rows |= (uint64_t)layout.dims[d] == l->classes;
@@ -65,6 +65,11 @@ static Logits *logits_of(const Writer *w, EchId buffer)
             return l;
     }
     return NULL;
+}
+
+static Logits *logits_of(const Writer *w, EchId buffer)
+{
+    return find_logits(w->s, w->logits, buffer);
 }
 
 /* What is known of the loss whose arrays these are: of all rows, where some of its arrays have some of them. */
@@ -237,6 +242,17 @@ static void read_logits(const char *text, GArray *logits)
         if (l.classes > 0 && l.all > 0)
             g_array_append_val(logits, l);
     }
+}
+
+bool *ech_batch_logits(const EchSurvey *survey, const char *logits)
+{
+    g_autoptr(GArray) all = g_array_new(FALSE, FALSE, sizeof(Logits));
+    bool *ret = g_new0(bool, survey->n_buffers + 1);
+    if (logits != NULL)
+        read_logits(logits, all);
+    for (EchId b = 0; all->len > 0 && b < survey->n_buffers; b++)
+        ret[b] = find_logits(survey, all, b) != NULL;
+    return ret;
 }
 
 EchTrace *ech_batch_logits_in_parts(const EchSurvey *survey, const char *logits, uint64_t parts, EchDiag *diag, GError **error)

@@ -2,6 +2,7 @@
  *
  * Which ones: those that bring down what the device holds at its fullest, cheapest first, until that is little enough or nothing brings it further down. Or,
  * with modules, all that a forward pass makes within a module of PyTorch and uses nowhere else: as if each were called through torch.utils.checkpoint. */
+#include "sim/pass/batch.h"
 #include "sim/pass/compiled.h"
 #include "sim/pass/pass.h"
 #include "sim/pass/remat.h"
@@ -49,7 +50,7 @@ static const char *const reasons[] = {
     [ECH_REMAT_PRODUCT] = "matrix products would have to run again (products=true)",
     [ECH_REMAT_DEEP] = "too much would have to run again",
     [ECH_REMAT_LONG] = "the loops behind them take longer than they are not needed for",
-    [ECH_REMAT_OUTSIDE] = "outside of the loops over blocks whose bodies would be under jax.checkpoint (names=... says otherwise)",
+    [ECH_REMAT_OUTSIDE] = "a loss's, or outside of loops over blocks: in no block that would be under jax.checkpoint (names=... says otherwise)",
 };
 
 /* Choosing */
@@ -80,7 +81,8 @@ static bool is_scan(const EchRemat *r)
 static void price_arrays(EchRemat *r)
 {
     g_autofree bool *kept = g_new0(bool, r->arrays->len + 1);
-    const bool scan = strcmp(r->asked.names, "*") == 0 && is_scan(r);
+    const bool all = strcmp(r->asked.names, "*") == 0, scan = all && is_scan(r);
+    g_autofree bool *logits = ech_batch_logits(r->s, all ? ech_trace_get_property(r->s->t, ECH_TRACE_LOGITS) : NULL);
     for (guint k = 0; k < r->arrays->len; k++) {
         EchRematArray *a = ech_remat_array(r, k);
         EchRematReason why = ech_remat_plan_alone(r, k);
@@ -88,7 +90,7 @@ static void price_arrays(EchRemat *r)
         EchTime time = ech_remat_time(r);
         if (why == ECH_REMAT_OK && a->made_in == ECH_NONE && time > a->pause && has_loops(r))
             why = ECH_REMAT_LONG;
-        if (why == ECH_REMAT_OK && scan && a->made_in == ECH_NONE && a->level == ECH_NONE)
+        if (why == ECH_REMAT_OK && a->made_in == ECH_NONE && a->level == ECH_NONE && (scan || logits[a->buffer]))
             why = ECH_REMAT_OUTSIDE;
         if (why != ECH_REMAT_OK)
             ech_remat_decline(r, a, why);

@@ -1317,9 +1317,38 @@ START_TEST(outside_of_a_scan)
     g_autoptr(EchTrace) scan = ech_test_pass(in, device, diag, (const char *const[]){"remat", NULL});
     ck_assert_ptr_nonnull(nth_writer(scan, "cast", 0));
     ck_assert_ptr_null(nth_writer(scan, "cast", 1));
-    ck_assert(ech_test_says(diag, "1 array (95.4 MiB) kept: outside of the loops"));
+    ck_assert(ech_test_says(diag, "1 array (95.4 MiB) kept: a loss's, or outside of loops"));
     g_autoptr(EchTrace) named = ech_test_pass(in, device, diag, (const char *const[]){"remat:names=cast", NULL});
     ck_assert_ptr_nonnull(nth_writer(named, "cast", 1));
+}
+END_TEST
+
+/* Nor are logits, which are no block's, where a program's blocks come one after the other. */
+START_TEST(logits_are_kept)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    EchBytes most[2];
+    for (int k = 0; k < 2; k++) {
+        g_autoptr(EchDiag) diag = ech_diag_new();
+        g_autoptr(EchTraceBuilder) b = ech_test_begin();
+        EchId weights = ech_test_buffer(b, "weights", GB, ECH_ROLE_PARAMETER, true), logits = ech_test_buffer(b, "logits", GB, ECH_ROLE_TEMPORARY, false),
+              large = ech_test_buffer(b, "large", 2 * GB, ECH_ROLE_TEMPORARY, false), out = ech_test_buffer(b, "out", GB, ECH_ROLE_OUTPUT, false);
+        ech_trace_builder_peek_buffer(b, logits)->shape = ech_trace_builder_string(b, "f32[7812,32000]{1,0}", -1);
+        if (k == 0)
+            ech_trace_builder_set_property(b, ECH_TRACE_LOGITS, "249984000/32000");
+        (void)ech_test_put(b, ECH_OP_ALLOC, logits);
+        make(b, ECH_WORK_MATRIX, 50 * ms, weights, logits, GB);
+        ech_test_kernel(b, 0, logits, ECH_READ, GB);
+        pass_time(b, large);
+        (void)ech_test_put(b, ECH_OP_ALLOC, out);
+        make(b, ECH_WORK_MATRIX, 30 * ms, logits, out, GB);
+        (void)ech_test_put(b, ECH_OP_FREE, logits);
+        g_autoptr(EchTrace) in = ech_test_finish(b);
+        g_autoptr(EchTrace) changed = ech_test_pass(in, device, diag, (const char *const[]){"remat", NULL});
+        g_autoptr(EchRun) run = ech_test_replay(changed, device);
+        most[k] = ech_test_peak(run, "hbm");
+    }
+    ck_assert_uint_eq(most[0], most[1] + GB);
 }
 END_TEST
 
@@ -2005,6 +2034,7 @@ int main(void)
     tcase_add_test(tcase, copied_for_the_next);
     tcase_add_test(tcase, parts_for_the_next);
     tcase_add_test(tcase, outside_of_a_scan);
+    tcase_add_test(tcase, logits_are_kept);
     tcase_add_loop_test(tcase, two_copies, 0, 2);
     tcase_add_test(tcase, slices);
     tcase_add_test(tcase, on_chip);
