@@ -53,6 +53,7 @@ struct EchEngineSays {
     bool jetson;       /* Its driver logs that it was refused memory. */
     bool of_diffusion; /* The log is of stable-diffusion.cpp, which has ggml's backends, too. */
     bool too_large;    /* ggml's Vulkan backend says that one buffer was. */
+    bool scratch;      /* What was refused is scratch memory for a batch. */
 };
 
 EchEngineSays *ech_engine_says_new(void)
@@ -323,6 +324,17 @@ static bool read_sparse_core(EchWords line, Figures *f)
 #define PAGE_LOCKED                                                                                                                                            \
     "that is page-locked memory, for copies to the device, which the driver gives less of than there is: 'ulimit -l' and a container's limit bound it, under " \
     "WSL 2 Windows does; the framework asks for less when refused, so this alone is no error"
+/* ggml/src/ggml-alloc.c: of a graph, what lies between its nodes */
+#define SCRATCH "ggml_gallocr_reserve_n"
+#define SCRATCH_GROWS                                                                                                                                          \
+    "that is scratch memory for a batch (compute buffer), of which fewer layers here take nothing: it grows with the batch (-ub; of ollama num_batch) and, "   \
+    "where attention is not flash attention (-fa on; of ollama OLLAMA_FLASH_ATTENTION=1; some models and backends have none), with batch times context (-c, "  \
+    "num_ctx); pipelines over several GPUs keep more"
+#define SCRATCH_LESS SCRATCH_GROWS ". Where it is no more than some GiB, fewer layers on this device (-ngl, --tensor-split; of ollama num_gpu) leave it room"
+#define LM_STUDIO                                                                                                                                              \
+    "the context counts most where it is long (a model's own may be a million tokens), and what is loaded already: a shorter context, a KV cache of 8 bits "   \
+    "and unloading the model before need less. Where the estimate is wrong, 'Load anyway' or a lower level of guardrails in its settings tries it; what it "   \
+    "then takes, its log of llama.cpp tells, which echelon reads"
 #define HOST_MEMORY "that is not the device: the program itself, data loaders' workers, page-locked buffers and offloaded state share it"
 
 #define TENSORRT                                                                                                                                               \
@@ -331,6 +343,16 @@ static bool read_sparse_core(EchWords line, Figures *f)
     "precision or over more GPUs they need less; a KV cache that the runtime made before (free_gpu_memory_fraction) and other processes hold the rest"
 
 #define PADDLE "nvidia-smi says who holds it; a smaller batch or recomputation (paddle.distributed.fleet.utils.recompute) needs less"
+
+/* "Model loading was stopped due to insufficient system resources. Under the current settings, this model requires approximately 22.92 GB of memory": nothing
+ * was asked for yet. */
+static void say_lm_studio(const Figures *f, EchDiag *diag)
+{
+    g_autofree char *asked = ech_format_bytes(f->asked.bytes);
+    ech_diag_remark(diag, "LM Studio did not try to load the model: by its estimate it would take %s, of GPUs and the host together; no memory was refused",
+                    asked);
+    ech_diag_remark(diag, "%s", LM_STUDIO);
+}
 
 static const Wording wordings[] = {
     {.mark = "emory on device ",
@@ -370,12 +392,12 @@ static const Wording wordings[] = {
      .asked = "buffer of size ",
      .advice = "that is not the device: a shorter context (-c; where none is given the model's own, which may be a million tokens), a KV cache of 8 bits "
                "(--cache-type-k q8_0) or more layers on the GPU (-ngl) need less of it"},
-    {.mark = "ggml_gallocr_reserve_n", /* of several releases */
+    {.mark = SCRATCH, /* of several releases */
      .also = "failed to allocate ",
      .who = "llama.cpp",
      .memory = "hbm",
      .asked = "buffer of size ",
-     .advice = "fewer layers on this device (-ngl; of ollama num_gpu), a shorter context (-c, num_ctx), a smaller batch (-ub, num_batch) need less of it"},
+     .advice = SCRATCH_LESS},
     {.mark = "not enough space in the ",
      .also = "available ",
      .who = "ggml",
@@ -504,6 +526,12 @@ static const Wording wordings[] = {
      .free = "than is available (",
      .advice = "what of the model does not fit on GPUs has to fit there: a model of fewer bits, a shorter context (num_ctx), fewer requests at once "
                "(OLLAMA_NUM_PARALLEL)"},
+    {.mark = "Model loading was stopped",
+     .also = "this model requires approximately ",
+     .who = "LM Studio",
+     .memory = "host",
+     .asked = "this model requires approximately ",
+     .say = say_lm_studio},
     {.mark = "Not enough host memory available. Requesting ",
      .who = "SGLang",
      .memory = "host",
@@ -580,6 +608,7 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
     s->of_diffusion |=
         ech_words_have(before, "stable-diffusion.cpp") || ech_words_have(line, "stable-diffusion.cpp") || ech_words_have(line, "ggml_extend.hpp");
     s->too_large |= ech_words_have(line, "Requested buffer size exceeds device");
+    s->scratch |= s->wording && ech_words_have(line, SCRATCH) && !s->later;
     s->jetson |= ech_words_have(line, "NvMapMem") && ech_words_have(line, "error 12");
     /* llama_context of llama.cpp: scratch memory for batches in a pipeline over its GPUs, which it does without */
     if (is_of_llama(s) && ech_words_have(line, "retrying without pipeline parallelism"))
@@ -594,6 +623,7 @@ bool ech_engine_says_line(EchEngineSays *s, EchWords before, EchWords line, EchW
         if (!s->wording || (s->only_tried && !trial)) {
             s->wording = w;
             s->figures = f;
+            s->scratch = ech_words_have(line, SCRATCH);
             s->only_tried = trial;
             s->later = 0;
         } else {
@@ -686,7 +716,8 @@ static void say(const EchEngineSays *s, EchBytes listed, EchDiag *diag)
     ech_diag_remark(diag, "%s",
                     of_diffusion ? "a smaller picture, --vae-tiling, --diffusion-fa, weights of fewer bits (--type q8_0, q4_0), what is not in use on the host "
                                    "(--offload-to-cpu, --clip-on-cpu, --vae-on-cpu) need less of it"
-                                 : w->advice);
+                    : is_of_llama(s) && s->scratch ? s->too_large ? SCRATCH_GROWS : SCRATCH_LESS
+                                                   : w->advice);
 }
 
 bool ech_engine_says_write(const EchEngineSays *s, const char *where, EchTraceBuilder *builder, EchImport *import, GError **error)

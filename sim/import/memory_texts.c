@@ -59,6 +59,12 @@ enum { MOST = 16 << 20, MAX_QUOTED = 120 };
     "('df -h /dev/shm'; a container has 64 MB unless told otherwise: docker run --shm-size=16g or --ipc=host), segments of jobs that ended before lie in it "  \
     "(/dev/shm/nccl-*), or the driver could not page-lock it ('ulimit -l'); NCCL_SHM_DISABLE=1 does without, slower"
 
+#define SGLANG_TOKENS                                                                                                                                          \
+    "the text says that SGLang's KV cache had no room for the tokens of a step, not that the device's memory ran out: the cache is made once, at the start "   \
+    "('max_total_num_tokens' in its log), and what the message tells as available are tokens of it. Fewer requests at once (--max-running-requests), fewer "   \
+    "let in ahead of what they will write (--schedule-conservativeness above 1), shorter ones, or a larger cache (--mem-fraction-static, a --kv-cache-dtype "  \
+    "of 8 bits, more GPUs with --tp) make room; what nvidia-smi shows as free it does not use"
+
 #define TGI                                                                                                                                                    \
     "the text says that text-generation-inference ran out of memory in its trial run, which takes as many tokens at once as it may later: a smaller "          \
     "--max-batch-prefill-tokens (and --max-batch-total-tokens, where that is set), a shorter --max-input-tokens, more GPUs (--num-shard) or weights of fewer " \
@@ -130,6 +136,14 @@ static const struct {
      "the text says that SGLang's GPUs have not nearly as much free memory each (the least of them less than nine tenths of this one's), not that memory ran "
      "out: others hold some of one (nvidia-smi names them: an earlier run that has not ended, another server), or the cards differ. Of all it uses as much as "
      "the fullest has; free that, choose others (CUDA_VISIBLE_DEVICES, --base-gpu-id), or SGLANG_ENABLE_TP_MEMORY_INBALANCE_CHECK=0 goes on as it is"},
+    /* sglang's mem_cache/common.py: what it counts in tokens and requests, not bytes */
+    {"refill out of memory. Try to lower", SGLANG_TOKENS},
+    {"ecode out of memory. Try to lower", SGLANG_TOKENS},
+    {"alloc_req_slots runs out of memory",
+     "the text says that SGLang's table of requests (req_to_token_pool) had no row left for another one, not that the device's or the host's memory ran out: "
+     "what it tells as available, and num_reqs, are counts of requests. It has as many rows as --max-running-requests says, or SGLang reckons by itself; its "
+     "scheduler let in more, which is a fault of it where that setting makes no difference: another release, or features that hold rows longer (overlap, "
+     "pipelines, disaggregation, --enable-mixed-chunk) left out, show whether it is"},
     {"The KV cache will not be stored",
      "the text warns that LMCache has no room left in its memory on the host, and goes on: what it could not store is computed again when it is asked for "
      "again. LMCACHE_MAX_LOCAL_CPU_SIZE (in GB, of each process) gives it more, a disk behind it (LMCACHE_LOCAL_DISK) too"},
@@ -182,6 +196,17 @@ static const struct {
     {"unable to resize file </torch_", NOT_SHARED},
     {"bytes from file </torch_", NOT_SHARED},
     {"No space left on device: '/dev/shm", NOT_SHARED},
+    /* aten/src/ATen/MapAllocator.cpp, of any other file: mapped private and writable; Documentation/mm/overcommit-accounting.rst of Linux */
+    {"unable to mmap ",
+     "the text says that the kernel refused to map a file into the host's memory, not that the device's ran out: PyTorch and safetensors map weights so that a "
+     "page may "
+     "be written to, in a copy of its own, and the kernel promises no more of those than it finds likely to be there (memory and swap), or than a limit "
+     "('ulimit -v', a job's) allows, though nothing is read yet. 'sysctl vm.overcommit_memory=1' or swap lets it, checkpoints in smaller files map less at "
+     "once; and maps of files before, which are still referred to, count"},
+    {" result=2 file=csrc/torch_memory_saver",
+     "the text says that torch_memory_saver found no room on the GPU (result 2 of CUDA's driver: out of memory) for what it gives back where training and a "
+     "server share it: what the other side holds has to go before (its arrays to the host, torch.cuda.empty_cache()), or a smaller share of the server's "
+     "(--mem-fraction-static) leaves it room. What both hold together: nvidia-smi, while it takes it" TELLS_MORE},
     {"[Errno 28] No space left on device",
      "the text says that a disk is full, or somebody's share of it ('df -h', quotas), not that memory ran out: 'device' means a file system here. Checkpoints, "
      "caches of models (HF_HOME) and of compilers, /tmp (TMPDIR), and /dev/shm, which is the host's memory, are such"},
@@ -243,6 +268,13 @@ static const struct {
      "the text says that memory ran out while TensorRT-LLM made its executor, part after part (weights, trial run, KV cache, graphs); the lines below that one "
      "name the part, and what was free before and behind each. Smaller max_batch_size, max_num_tokens and max_seq_len, a smaller free_gpu_memory_fraction of "
      "kv_cache_config (where later parts failed) and more GPUs need less; nvidia-smi says what others hold" TELLS_MORE},
+    /* lmdeploy's src/turbomind */
+    {"[TM][ERROR] CUDA runtime error: out of memory",
+     "the text says that the device's memory ran out for LMDeploy's TurboMind, not what was asked for: once the weights are there its KV cache takes "
+     "cache_max_entry_count of the memory (--cache-max-entry-count; of what is free, in old releases of all), and what else a request needs (its prompt at "
+     "once, pictures, the vision model beside it) comes on top of that. A smaller share, 0.2 say, a shorter --session-len, fewer --max-prefill-token-num and "
+     "--max-batch-size, more GPUs (--tp) leave it room; where even the weights do not fit, others hold the GPU (nvidia-smi) or they want fewer "
+     "bits" TELLS_MORE},
     {"CUDA runtime error in ::cudaMalloc", "the text says that memory ran out for TensorRT-LLM, not what was asked for: its log from the start tells what the "
                                            "engine takes (lines with MiB, which echelon reads). Engines built for smaller max_batch_size and max_num_tokens, "
                                            "a smaller free_gpu_memory_fraction of kv_cache_config and more GPUs need less of each"},
@@ -456,6 +488,59 @@ static char *describe_nccl(const char *text, size_t n)
     return NULL;
 }
 
+/* ---- contexts ---- */
+
+/* Where the driver could not even begin: "failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY" of XLA, "Call to cuDevicePrimaryCtxRetain results
+ * in ..." of Numba, "cuCtxCreate failed: out of memory". */
+static char *describe_context(const char *text, size_t n)
+{
+    static const char *const calls[] = {"cuDevicePrimaryCtxRetain", "cuCtxCreate"};
+    EchWords rest = {text, n}, line;
+    while (rest.n) {
+        const char *end = memchr(rest.text, '\n', rest.n);
+        line = (EchWords){rest.text, end ? (size_t)(end - rest.text) : rest.n};
+        for (size_t i = 0; i < G_N_ELEMENTS(calls); i++) {
+            if (ech_words_have(line, calls[i]) && (ech_words_have(line, "OUT_OF_MEMORY") || ech_words_have(line, "out of memory")))
+                return g_strdup(
+                    "the text says that a process found no room on the GPU for its context (some 300 to 600 MiB), which comes before all else: the GPU was "
+                    "full before the program asked for anything, and less at a time changes nothing. nvidia-smi names who holds it: mostly another process "
+                    "that took a share at once (JAX three quarters, TensorFlow nearly all; XLA_PYTHON_CLIENT_PREALLOCATE=false, allow_growth), or an earlier "
+                    "one that has not ended. Where it holds nothing, the job was given none of that GPU: CUDA_VISIBLE_DEVICES names the one it was given");
+        }
+        rest = end ? (EchWords){end + 1, rest.n - line.n - 1} : (EchWords){rest.text, 0};
+    }
+    return NULL;
+}
+
+/* ---- graphs ---- */
+
+/* torch/cuda/graphs.py: where a captured graph is made ready, its driver's own memory is taken beside PyTorch's pool. */
+static char *describe_graph(const char *text, size_t n)
+{
+    return has(text, n, "capture_end(") && has(text, n, "CUDA error: out of memory")
+               ? g_strdup(
+                     "the text says that the driver had no memory left for a CUDA graph that had been captured, which it takes beside PyTorch's pool: what "
+                     "the pool keeps unused is not there for it. Of a server weights and KV cache are taken first, and graphs get what its share leaves: a "
+                     "smaller share (vLLM: --gpu-memory-utilization, SGLang: --mem-fraction-static), fewer or smaller graphs (--max-num-seqs, "
+                     "--cuda-graph-max-bs-decode) or none (--enforce-eager, --disable-cuda-graph; slower) leave it room" TELLS_MORE)
+               : NULL;
+}
+
+/* ---- new processes ---- */
+
+/* Documentation/mm/overcommit-accounting.rst of Linux */
+static char *describe_fork(const char *text, size_t n)
+{
+    return has(text, n, "Errno 12] Cannot allocate memory") && (has(text, n, "os.fork()") || has(text, n, "fork_exec("))
+               ? g_strdup(
+                     "the text says that the kernel refused to make a process (fork), for want of the host's memory, not the device's: to a child it promises "
+                     "as much as its parent has written, though the child writes little of it. Processes that are made early, before data is loaded, or "
+                     "with spawn or forkserver (multiprocessing_context of a data loader) are promised little; swap or 'sysctl vm.overcommit_memory=1' "
+                     "lets it, and so do fewer workers, or data that is mapped from files instead of kept. 'free -h', a container's or a job's limit and "
+                     "'ulimit -v' tell what there is")
+               : NULL;
+}
+
 /* ---- page-locked memory ---- */
 
 static char *describe_pinning(const char *text, size_t n)
@@ -465,6 +550,10 @@ static char *describe_pinning(const char *text, size_t n)
         if (has(text, n, marks[i]) && has(text, n, "rror"))
             return g_strdup(NOT_PINNED);
     }
+    /* A piece that the driver does not lock, however much there is. */
+    if (has(text, n, "pin_memory(") && has(text, n, "CUDA error: invalid argument"))
+        return g_strdup_printf("the text says that the driver did not page-lock a piece of the host's memory (pin_memory, 'invalid argument'): %s",
+                               ech_place_advice(ECH_PLACE_PINNED));
     return NULL;
 }
 
@@ -758,8 +847,8 @@ char *ech_memory_text_describe(const char *text, size_t n)
     const char *advice = known_text(text, n);
     if (advice)
         return g_strdup(advice);
-    char *(*const kinds[])(const char *, size_t) = {describe_nccl,    describe_end,   describe_library, describe_tactics, describe_refusal,
-                                                    describe_pinning, describe_fault, describe_workers, describe_headless};
+    char *(*const kinds[])(const char *, size_t) = {describe_nccl, describe_end,     describe_library, describe_tactics, describe_context, describe_graph,
+                                                    describe_fork, describe_refusal, describe_pinning, describe_fault,   describe_workers, describe_headless};
     for (size_t i = 0; i < G_N_ELEMENTS(kinds); i++) {
         char *told = kinds[i](text, n);
         if (told)

@@ -438,7 +438,8 @@ static bool begins_item(EchWords line, bool *ret_of_gpu)
 /* Whether something is said of memory in @line. */
 static bool is_of_memory(EchWords line)
 {
-    static const char *const words[] = {"emory", "llocat", "EXHAUSTED", "xhausted", "of resource:", "max seq len", "Used ", "reserve", "Tried", "ailed to"};
+    static const char *const words[] = {"emory", "llocat",  "EXHAUSTED", "xhausted", "of resource:", "To serve ", "loading was stopped",
+                                        "Used ", "reserve", "Tried",     "ailed to"};
     for (size_t i = 0; i < G_N_ELEMENTS(words); i++) {
         if (ech_words_have(line, words[i]))
             return true;
@@ -765,7 +766,8 @@ static void say_program(Reader *r, bool dumped)
                     *size = ech_format_bytes(temp ? temp->size.bytes : 0), *block = g_strdup_printf(", of which its temporaries are one block of %s", size);
     ech_diag_remark(r->ret->diag, "refused: %s at once; the program takes %s with its arguments%s%s", asked, all, temp && temp->size.bytes ? block : "",
                     dumped ? ""
-                           : ": other arrays that are alive, and the share of the memory that JAX takes (XLA_PYTHON_CLIENT_MEM_FRACTION, .75 by default), "
+                           : ": other arrays that are alive, other processes (nvidia-smi), and the share of the memory that JAX takes "
+                             "(XLA_PYTHON_CLIENT_MEM_FRACTION, .75 by default), "
                              "leave it no room");
 }
 

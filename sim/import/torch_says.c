@@ -17,12 +17,23 @@ typedef struct {
     EchRounded size;
 } Process;
 
-/* What the traceback before it passes last: an optimizer that takes all parameters at once, a convolution, attention. */
-typedef enum { IN_NOTHING, IN_LISTS, IN_CONVOLUTION, IN_ATTENTION, N_CALLS } Call;
-static const char *const calls[N_CALLS] = {"Traceback (most recent call last)", ", in _multi_tensor_", ", in _conv_forward", "scaled_dot_product_attention("};
+/* What the traceback before it passes last: an optimizer that takes all parameters at once, a convolution, attention, FSDP that gathers all that a model has
+ * (torch/distributed/fsdp/_state_dict_utils.py). */
+typedef enum { IN_NOTHING, IN_LISTS, IN_CONVOLUTION, IN_ATTENTION, IN_STATE_DICT } Call;
+static const struct {
+    const char *mark;
+    Call call;
+} calls[] = {{"Traceback (most recent call last)", IN_NOTHING},
+             {", in _multi_tensor_", IN_LISTS},
+             {", in _conv_forward", IN_CONVOLUTION},
+             {"scaled_dot_product_attention(", IN_ATTENTION},
+             {", in _full_pre_state_dict_hook", IN_STATE_DICT},
+             {", in _full_post_state_dict_hook", IN_STATE_DICT},
+             {"Failed to clone() tensor with name ", IN_STATE_DICT}};
 
 struct EchTorchSays {
     bool any, async; /* cudaMallocAsync rather than PyTorch's own */
+    bool integrated; /* The text names an AMD GPU that has no memory of its own. */
     Call call;
     Backend backend;
     uint64_t others;                /* sentences after the first that say something else, */
@@ -74,6 +85,18 @@ static Backend backend_of(EchWords line)
             return marks[i].backend;
     }
     return CUDA;
+}
+
+/* By the names that processors, their GPUs and ROCm's compiler give them: Phoenix, Strix Point, Strix Halo, Krackan. */
+static bool is_of_apu(EchWords line)
+{
+    static const char *const names[] = {"gfx1103", "gfx1150",      "gfx1151",      "gfx1152",     "Strix Halo",
+                                        "AI MAX+", "Radeon 8060S", "Radeon 8050S", "Radeon 890M", "Radeon 780M"};
+    for (size_t i = 0; i < G_N_ELEMENTS(names); i++) {
+        if (ech_words_have(line, names[i]))
+            return true;
+    }
+    return false;
 }
 
 /* What was reserved, of which part is allocated: the rest lies unused. */
@@ -177,9 +200,10 @@ static bool is_told(const EchTorchSays *says, const EchTorchSays *s)
 
 bool ech_torch_says_line(EchTorchSays *says, EchWords before, EchWords line, EchWords sentence)
 {
-    for (Call call = 0; call < N_CALLS && !says->any; call++)
-        says->call = ech_words_have(line, calls[call]) ? call : says->call;
-    EchTorchSays s = {.any = true, .call = says->call};
+    for (size_t i = 0; i < G_N_ELEMENTS(calls) && !says->any; i++)
+        says->call = ech_words_have(line, calls[i].mark) ? calls[i].call : says->call;
+    says->integrated |= is_of_apu(line);
+    EchTorchSays s = {.any = true, .call = says->call, .integrated = says->integrated};
     /* Its words may go on in the next line. */
     static const char *const openings[] = {" out of memory. Tried", "can NOT allocate memory block", "MPS backend out of memory"};
     const char *at = ech_words_find(sentence, "Tried to allocate ");
@@ -300,8 +324,8 @@ static void say_rest(const EchTorchSays *s, EchDiag *diag)
         ech_diag_remark(
             diag,
             "%s are neither PyTorch's nor free, which is more than a context and libraries mostly take: other processes hold it, most likely (nvidia-smi, "
-            "rocm-smi, npu-smi name them), and what they hold no setting of this one frees",
-            beside);
+            "rocm-smi, npu-smi name them), and what they hold no setting of this one frees%s",
+            beside, s->backend == HIP ? "; of an APU's, which is the host's memory, all that runs there counts, and files that were read or mapped" : "");
     else if (!rest.told && rest.beside > worth)
         ech_diag_remark(diag,
                         s->async ? "%s are neither tensors nor free: what cudaMallocAsync's pool holds unused, the CUDA context, libraries, other processes"
@@ -412,6 +436,13 @@ static void say_verdict(const EchTorchSays *s, EchDiag *diag)
         ech_diag_remark(diag, "%s asked for, for which PyTorch takes %s from the device, and %s were free: a little less in use is enough", asked, whole, free);
         break;
     case FULL:
+        if (is_limited(s)) {
+            ech_diag_remark(diag,
+                            "it is used up: %s more were asked for beside %s of tensors. What it leaves (%s) and what PyTorch holds unused (%s) would have "
+                            "served this request at best, and left %s for those after it: use less (smaller batch, checkpointing, offload) or raise it",
+                            asked, live, free, cache, spare);
+            break;
+        }
         ech_diag_remark(
             diag,
             "the device is full: %s more were asked for beside %s of tensors, of %s in all. What is free (%s) and what PyTorch holds unused (%s) would "
@@ -424,8 +455,9 @@ static void say_verdict(const EchTorchSays *s, EchDiag *diag)
             diag,
             "%s would fit into %s (%s) and what PyTorch holds unused (%s): the latter lies in pieces that are too small, partly used or of "
             "another stream; %s=expandable_segments:True can join them (not on Windows), and 'echelon alloc' of a memory snapshot says which setting "
-            "does",
-            asked, free_what, free, cache, setting_of(s->backend));
+            "does. It would leave %s for those after it: where more than that is still to come (the first step of training, a longer input), only less in "
+            "use helps",
+            asked, free_what, free, cache, setting_of(s->backend), spare);
         break;
     case ABSURD:
         ech_diag_remark(
@@ -558,12 +590,24 @@ static void say(const EchTorchSays *s, EchDiag *diag)
     bool much = s->has_request && s->request.bytes >= s->allocated.bytes;
     if (much && s->call == IN_CONVOLUTION)
         ech_diag_remark(diag, "more is asked for than all tensors have: unless that is its result, " ECH_TORCH_UNFOLDS);
-    if (much && s->call == IN_ATTENTION)
-        ech_diag_remark(diag, "more is asked for than all tensors have: " ECH_TORCH_SCORES);
+    /* Queries, keys and values of a layer are a small part of what there is. */
+    bool large = s->has_request && s->has_capacity && s->request.bytes >= s->capacity.bytes / 4;
+    if ((much || large) && s->call == IN_ATTENTION)
+        ech_diag_remark(diag, "more is asked for than %s: " ECH_TORCH_SCORES, much ? "all tensors have" : "queries, keys and values of a layer mostly have");
     if (s->call == IN_LISTS)
         ech_diag_remark(diag,
                         "it was asked for in the optimizer's step, which takes all parameters at once and makes temporaries as large as they are: fused=True "
                         "(Adam, AdamW, Adagrad, SGD) makes none, foreach=False those of one parameter at a time; a smaller batch changes nothing of them");
+    if (s->call == IN_STATE_DICT)
+        ech_diag_remark(diag, "it was asked for while FSDP put together whole what ranks hold in parts, to save it: FullStateDictConfig(offload_to_cpu=True, "
+                              "rank0_only=True) puts that on the host, part after part, and StateDictType.SHARDED_STATE_DICT gathers nothing; what fits in "
+                              "training says little of it");
+    /* ROCm/TheRock issues 519 and 1054, ROCm issue 5444 */
+    if (s->backend == HIP && s->integrated)
+        ech_diag_remark(diag,
+                        "that is an APU, whose GPU has no memory of its own: PyTorch counts what the kernel lets it have of the host's (GTT: "
+                        "ttm.pages_limit, in pages of 4 KiB, half of it unless set), not what the firmware set aside (VRAM), which the host then lacks. Less "
+                        "set aside there (512 MB do) and a larger ttm.pages_limit give it more");
     ech_diag_remark(diag, "what was in use, and from which line: %s", cuda ? SNAPSHOT : &PRETEND[2]);
 }
 

@@ -195,6 +195,19 @@ static const Case of_engines[] = {
      "memory.required.full=\"80.0 GiB\" memory.required.kv=\"8.0 GiB\" memory.required.allocations=\"[15.0 GiB]\" memory.weights.total=\"64.0 GiB\" "
      "memory.graph.full=\"1.0 GiB\"\nggml_backend_cuda_buffer_type_alloc_buffer: allocating 24576.00 MiB on device 0: cudaMalloc failed: out of memory\n",
      "what was refused is more than all that was free on that GPU (15.5 GiB)", 24 * GIB, NULL, 0, NULL},
+    /* Scratch memory is no layer's. */
+    {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 16384.00 MiB on device 0: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to "
+     "allocate ROCm0 buffer of size 17179869184\ngraph_reserve: failed to allocate compute buffers\n",
+     "of which fewer layers here take nothing", 16 * GIB, NULL, 0, NULL},
+    {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 16384.00 MiB on device 0: cudaMalloc failed: out of memory\nalloc_tensor_range: failed to "
+     "allocate CUDA0 buffer of size 17179869184\n",
+     "fewer layers on this device (-ngl, --tensor-split), a shorter context", 16 * GIB, NULL, 0, NULL},
+    {"Error: Model loading was stopped due to insufficient system resources. Under the current settings, this model requires approximately 24.00 GB of memory, "
+     "and continuing to load it would likely overload your system and cause it to freeze.",
+     "no memory was refused", 24 * GIB, NULL, 0, NULL},
+    {"ValueError: To serve at least one request with the model's\nmax seq len (65536), (8.0 GiB KV cache is needed, which is larger than the\navailable KV "
+     "cache memory (4.0 GiB). Based on the available memory, the\nestimated maximum model length is 32768.",
+     "--max-model-len 32768", 8 * GIB, NULL, 0, NULL},
     {"Error: llama runner process has terminated: cudaMalloc failed: out of memory\nggml_gallocr_reserve_n: failed to allocate CUDA0 buffer of size 1073741824",
      "llama.cpp was refused 1 GiB", GIB, NULL, 0, NULL},
     {"(EngineCore pid=12) ERROR 01-02 03:04:05 [core.py:5] ValueError: Free memory on device cuda:0 (30.00/40.00 GiB) on startup is less than desired GPU "
@@ -1014,6 +1027,27 @@ START_TEST(refused_by_pytorch)
          "by PyTorch)",
          "too rounded to tell"},
         {"HIP out of memory. Tried to allocate 1.00 GiB.", "does not say what was allocated"},
+        /* What a limit of its own refused, no full device did. */
+        {"CUDA out of memory. Tried to allocate 2.00 MiB. GPU 0 has a total capacity of 80.00 GiB of which 70.00 GiB is free. 1.00 GiB allowed; Of the "
+         "allocated memory 970.00 MiB is allocated by PyTorch, and 52.00 MiB is reserved by PyTorch but unallocated.",
+         "it is used up: 2 MiB more were asked for beside 970 MiB of tensors. What it leaves (2 MiB)"},
+        {"CUDA out of memory. Tried to allocate 700.00 MiB (GPU 0; 24.00 GiB total capacity; 20.00 GiB already allocated; 0 bytes free; 22.00 GiB reserved in "
+         "total by PyTorch)",
+         "It would leave 1.32 GiB for those after it"},
+        {"File \"_state_dict_utils.py\", line 303, in _full_pre_state_dict_hook\nCUDA out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity "
+         "of "
+         "40.00 GiB of which 10.00 GiB is free. Of the allocated memory 28.00 GiB is allocated by PyTorch, and 1.00 GiB is reserved by PyTorch but "
+         "unallocated.",
+         "FullStateDictConfig(offload_to_cpu=True"},
+        {"HIP out of memory. Tried to allocate 20.00 GiB. GPU 0 has a total capacity of 16.00 GiB of which 15.00 GiB is free. Of the allocated memory 0 bytes "
+         "is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.\n\nmachine: 128 GB, gfx1151\n",
+         "that is an APU"},
+        {"HIP out of memory. Tried to allocate 4.00 GiB. GPU 0 has a total capacity of 96.00 GiB of which 2.00 GiB is free. Of the allocated memory 40.00 GiB "
+         "is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+         "files that were read or mapped"},
+        {"    return F.scaled_dot_product_attention(q, k, v, mask)\nCUDA out of memory. Tried to allocate 8.00 GiB. GPU 0 has a total capacity of 31.00 GiB of "
+         "which 5.00 GiB is free. Of the allocated memory 25.00 GiB is allocated by PyTorch, and 0 bytes is reserved by PyTorch but unallocated.",
+         "attention's scores are written out"},
     };
     for (size_t i = 0; i < G_N_ELEMENTS(cases); i++) {
         g_autoptr(EchSource) source = ech_source_new_memory((const uint8_t *)cases[i].text, strlen(cases[i].text), "text");
@@ -1229,9 +1263,25 @@ static const struct {
     /* The host's, shared or not. */
     {"RuntimeError: unable to write to file </torch_23_40_3>: No space left on device (28)", "memory which processes were to share ran out"},
     {"RuntimeError: unable to allocate shared memory(shm) for file </torch_13_3_0>: Resource temporarily unavailable (11)", "--shm-size"},
-    {"RuntimeError: unable to mmap 9976570304 bytes from file <pytorch_model-00001-of-00003.bin>: Cannot allocate memory (12)", "the host's memory ran out"},
-    {"  File \"popen_fork.py\", line 70, in _launch\n    self.pid = os.fork()\nOSError: [Errno 12] Cannot allocate memory", "the host's memory ran out"},
+    {"RuntimeError: unable to mmap 9976570304 bytes from file <pytorch_model-00001-of-00003.bin>: Cannot allocate memory (12)", "vm.overcommit_memory=1"},
+    {"  File \"popen_fork.py\", line 70, in _launch\n    self.pid = os.fork()\nOSError: [Errno 12] Cannot allocate memory", "to a child it promises"},
     {"RuntimeError: received 0 items of ancdata", "ulimit -n"},
+    /* A count, not bytes. */
+    {"RuntimeError: alloc_req_slots runs out of memory. Please set a smaller number for `--max-running-requests`. "
+     "self.req_to_token_pool.available_size()=2, num_reqs=3,",
+     "had no row left for another one, not that the device's"},
+    {"RuntimeError: Decode out of memory. Try to lower your batch size.\nTry to allocate 32 tokens.\nAvailable tokens: 3\n", "--schedule-conservativeness"},
+    {"[TP0] RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 4096 tokens.\n", "are tokens of it"},
+    /* Before anything was asked for, or beside PyTorch's pool. */
+    {"INTERNAL: failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY: out of memory; total memory reported: 8589934592",
+     "found no room on the GPU for its context"},
+    {"CudaAPIError: [2] Call to cuDevicePrimaryCtxRetain results in CUDA_ERROR_OUT_OF_MEMORY", "less at a time changes nothing"},
+    {"  File \"graphs.py\", line 84, in capture_end\n    super().capture_end()\nRuntimeError: CUDA error: out of memory\n",
+     "CUDA graph that had been captured"},
+    {"[TM][ERROR] CUDA runtime error: out of memory /opt/lmdeploy/src/turbomind/utils/memory_utils.cu:32", "--cache-max-entry-count"},
+    {"[torch_memory_saver.cpp] CUresult error  result=2 file=csrc/torch_memory_saver.cpp func=cu_mem_create line=103", "torch_memory_saver found no room"},
+    {"  File \"cuda_accelerator.py\", line 296, in pin_memory\n    return tensor.cpu().pin_memory()\nRuntimeError: CUDA error: invalid argument\n",
+     "did not page-lock a piece"},
     {"RuntimeError: DataLoader worker (pid(s) 3216) exited unexpectedly", "num_workers=0 shows the error itself"},
     {"RuntimeError: CUDA error: out of memory\nRuntimeError: DataLoader worker (pid(s) 3216) exited unexpectedly", "the device's memory ran out"},
     {"Loading checkpoint shards:  40%|####      | 2/5 [00:20<00:31, 10.5s/it]Killed\n", "want of the host's memory"},
