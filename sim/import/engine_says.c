@@ -416,6 +416,13 @@ static const Wording wordings[] = {
          "that is a buffer of a fixed size that attention is given for its intermediate results, not the device's memory: more sequences or longer ones at "
          "once need more of it, and what else runs does not matter (SGLang: SGLANG_FLASHINFER_WORKSPACE_SIZE, before FLASHINFER_WORKSPACE_SIZE, in bytes)"},
     {.mark = " of shared memory, which exceeds the device limit of ", .who = "XLA", .memory = "shared", .read = read_xla_shared, .advice = SHARED_MEMORY},
+    {.mark = "exceeds available shared memory: smem_bytes=", /* jax/experimental/mosaic/gpu/core.py */
+     .also = " > max_smem_bytes=",
+     .who = "Pallas (Mosaic GPU)",
+     .memory = "shared",
+     .asked = ": smem_bytes=",
+     .capacity = " > max_smem_bytes=",
+     .advice = SHARED_MEMORY},
     {.mark = "uses too much shared data (", .who = "ptxas", .memory = "shared", .read = read_ptxas, .advice = SHARED_MEMORY},
     {.mark = "Shared memory size limit exceeded: requested ",
      .who = "XLA",

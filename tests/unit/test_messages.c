@@ -400,6 +400,8 @@ static const Case of_arrays[] = {
      "while XLA timed kernels for one instruction", 5898240000, NULL, 0, NULL},
     {"INTERNAL: Kernel requires 262144 bytes of shared memory, which exceeds the device limit of 232448", "XLA was refused 256 KiB of shared memory", 256 * KIB,
      NULL, 0, "limit_of_a_kernel=true"},
+    {"ValueError: Mosaic GPU kernel exceeds available shared memory: smem_bytes=114688 > max_smem_bytes=101376", "of 99 KiB there are: 13 KiB too much",
+     112 * KIB, NULL, 0, NULL},
     {"ptxas error   : Entry function 'k' uses too much shared data (0x1c000 bytes, 0xc000 max)", "of 48 KiB there are: 64 KiB too much", 112 * KIB, NULL, 0,
      "limit_of_a_kernel=true"},
     {"RuntimeError: PyTorch XPU: Failed to allocate pinned memory of 1073741824 bytes", "1 GiB of page-locked memory of the host were refused", GIB, NULL, 0,
