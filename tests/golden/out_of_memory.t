@@ -49,7 +49,7 @@ $ echelon run --trace tests/fuzz/corpus/out_of_memory/tpu.txt --device tpu-v6e -
 
 $ echelon info tests/fuzz/corpus/out_of_memory/pytorch.txt
 tests/fuzz/corpus/out_of_memory/pytorch.txt: out_of_memory
-- 1.50 GiB would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB): the latter lies in pieces that are too small, partly used or of another stream; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can join them (not on Windows), and 'echelon alloc' of a memory snapshot says which setting does
+- 1.50 GiB would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB): the latter lies in pieces that are too small, partly used or of another stream; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can join them (not on Windows), and 'echelon alloc' of a memory snapshot says which setting does. It would leave 3.50 GiB for those after it: where more than that is still to come (the first step of training, a longer input), only less in use helps
 - 1 GiB of this process are not PyTorch's: the context, libraries that allocate for themselves (NCCL, cuBLAS, JAX, TensorFlow)
 - what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
 held, most first
@@ -69,7 +69,7 @@ $ echelon alloc tests/fuzz/corpus/out_of_memory/pytorch.txt
 tests/fuzz/corpus/out_of_memory/pytorch.txt: out_of_memory, 3 events; device memory 24 GiB, what there is, as the message says
 no allocator needs less than 20.5 GiB
 
-1.50 GiB would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB): the latter lies in pieces that are too small, partly used or of another stream; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can join them (not on Windows), and 'echelon alloc' of a memory snapshot says which setting does
+1.50 GiB would fit into what is free (1 GiB) and what PyTorch holds unused (4 GiB): the latter lies in pieces that are too small, partly used or of another stream; PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True can join them (not on Windows), and 'echelon alloc' of a memory snapshot says which setting does. It would leave 3.50 GiB for those after it: where more than that is still to come (the first step of training, a longer input), only less in use helps
 1 GiB of this process are not PyTorch's: the context, libraries that allocate for themselves (NCCL, cuBLAS, JAX, TensorFlow)
 what was in use, and from which line: torch.cuda.memory._record_memory_history() when the program begins, torch.cuda.memory._dump_snapshot("oom.pickle") where the error is caught
 

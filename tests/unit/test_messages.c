@@ -1274,6 +1274,7 @@ static const struct {
      "had no row left for another one, not that the device's"},
     {"RuntimeError: Decode out of memory. Try to lower your batch size.\nTry to allocate 32 tokens.\nAvailable tokens: 3\n", "--schedule-conservativeness"},
     {"[TP0] RuntimeError: Prefill out of memory. Try to lower your batch size.\nTry to allocate 4096 tokens.\n", "are tokens of it"},
+    {"[TP0] KV cache pool is full. Retract requests. #retracted_reqs: 2, #new_token_ratio: 0.30 -> 1.0000", "no memory ran out"},
     /* Before anything was asked for, or beside PyTorch's pool. */
     {"INTERNAL: failed call to cuDevicePrimaryCtxRetain: CUDA_ERROR_OUT_OF_MEMORY: out of memory; total memory reported: 8589934592",
      "found no room on the GPU for its context"},
