@@ -202,11 +202,10 @@ static const struct {
     {"No space left on device: '/dev/shm", NOT_SHARED},
     /* aten/src/ATen/MapAllocator.cpp, of any other file: mapped private and writable; Documentation/mm/overcommit-accounting.rst of Linux */
     {"unable to mmap ",
-     "the text says that the kernel refused to map a file into the host's memory, not that the device's ran out: PyTorch and safetensors map weights so that a "
-     "page may "
-     "be written to, in a copy of its own, and the kernel promises no more of those than it finds likely to be there (memory and swap), or than a limit "
-     "('ulimit -v', a job's) allows, though nothing is read yet. 'sysctl vm.overcommit_memory=1' or swap lets it, checkpoints in smaller files map less at "
-     "once; and maps of files before, which are still referred to, count"},
+     "the text says that the kernel refused to map a file into the host's memory, not that the device's ran out: PyTorch and safetensors map weights so that "
+     "a page may be written to, in a copy of its own, and the kernel promises no more of those than it finds likely to be there (memory and swap), or than a "
+     "limit ('ulimit -v', a job's) allows, though nothing is read yet. 'sysctl vm.overcommit_memory=1' or swap lets it, checkpoints in smaller files map less "
+     "at once; and maps of files before, which are still referred to, count"},
     {" result=2 file=csrc/torch_memory_saver",
      "the text says that torch_memory_saver found no room on the GPU (result 2 of CUDA's driver: out of memory) for what it gives back where training and a "
      "server share it: what the other side holds has to go before (its arrays to the host, torch.cuda.empty_cache()), or a smaller share of the server's "
