@@ -56,7 +56,7 @@ assert torch.histc(rows, bins=8, min=0, max=7).tolist() == [143] * 6 + [142, 0]
 # Floating-point numbers that are made of whole ones: how much each of several windows counts where they overlap. Of weights nothing is known.
 window = torch.cat([torch.arange(1, 5001, device="cuda"), torch.arange(5000, 0, -1, device="cuda")])
 window = (window / window.max()) ** 1.0
-assert window[:9000].cpu().min() > 0 and (window.float() * torch.rand(1, 10000).cuda()).cpu().max() == 0
+assert window[:9000].cpu().min() > 0 and (window.float() * torch.nn.Parameter(torch.rand(1, 10000)).cuda()).cpu().max() == 0
 # A sparse matrix has its elements on the device, too, each place once; its product is cuSPARSE's. What is sparse itself in the end is refused.
 matrix = torch.sparse_coo_tensor(torch.tensor([[0, 0, 2, 2], [1, 1, 0, 3]]), torch.ones(4), (3, 4)).cuda()
 assert matrix._nnz() == 4 and matrix.coalesce()._nnz() == 3 and matrix.coalesce().indices().tolist() == [[0, 2, 2], [1, 0, 3]]
@@ -84,6 +84,32 @@ if hasattr(torch.nn, "attention"):
         query = torch.rand(1, 2, 128, 64, device="cuda", dtype=torch.float16, requires_grad=True)
         for causal in (False, True):
             torch.nn.functional.scaled_dot_product_attention(query, query, query, is_causal=causal).sum().backward()
+# Random numbers by themselves: neighbours that are sampled, shares of masks, an order that is shuffled. Not what weights begin as, nor products.
+neighbours = (torch.rand(1000, 15, device="cuda") * 100).long()
+assert neighbours.unique().numel() == 100 and neighbours.max() == 99
+for few in torch.rand(100000, device="cuda") < 0.15, torch.rand_like(torch.zeros(100000, device="cuda")) < 0.15, torch.bernoulli(torch.full((100000,), 0.15, device="cuda")).bool():
+    assert 14500 < few.nonzero().shape[0] < 15500
+assert torch.rand(2, 196, device="cuda").argsort(dim=1)[0].tolist() != list(range(196)) and -0.1 < torch.randn(10000, device="cuda").mean().item() < 0.1
+assert torch.nn.Linear(64, 64, device="cuda").weight.detach().cpu().abs().max() == 0 and (torch.rand(64, 64, device="cuda") @ torch.rand(64, 64, device="cuda")).cpu().max() == 0
+# Of points that the host made what a program decides by: cells that hold any, those that lie furthest from each other.
+points = torch.rand(4096, 3)
+cells = (points.cuda() / 0.1).floor().int().unique(dim=0)
+assert cells.shape[0] == (points / 0.1).floor().int().unique(dim=0).shape[0]
+def furthest(points):
+    apart, found = torch.ones(len(points), device=points.device) * 1e10, [0]
+    for _ in range(8):
+        near = ((points - points[found[-1]]) ** 2).sum(-1)
+        closer = near < apart
+        apart[closer] = near[closer]
+        found.append(apart.max(-1)[1].item())
+    return found
+assert furthest(points.cuda()) == furthest(points)
+# An operator of another package that goes by the whole numbers that it is given.
+if hasattr(torch.library, "custom_op"):
+    @torch.library.custom_op("echelon_lint::padded", mutates_args=(), device_types="cuda")
+    def padded(rows: torch.Tensor, lengths: torch.Tensor) -> torch.Tensor:
+        return rows.new_zeros(len(lengths), int(lengths.max()), rows.shape[1])
+    assert padded(torch.zeros(9, 4, device="cuda"), torch.tensor([2, 7]).cuda()).shape == (2, 7, 4)
 # A kind of tensor that only answers to functions (fastai's, torchvision's boxes) is one like others.
 class Picture(torch.Tensor):
     pass
@@ -95,12 +121,12 @@ if hasattr(torch.nn, "attention") and hasattr(torch.nn.attention, "bias"):
     short, long = (torch.rand(1, 2, rows, 64, device="cuda", dtype=torch.float16) for rows in (8, 32))
     assert torch.nn.functional.scaled_dot_product_attention(short, long, long, torch.nn.attention.bias.causal_lower_right(8, 32)).shape == (1, 2, 8, 64)
 # What hangs on results of kernels is told, and where: a half is above a threshold and the other below it, a row has one greatest element, results are finite.
-scores = torch.rand(300, device="cuda")
+scores = torch.empty(300, device="cuda").uniform_()
 boxes = torch.where(scores > 0.5)[0]
 assert boxes.numel() == 150 and scores[scores > 0.5].shape == (150,)
 assert ((scores > 0.5) | (scores <= 0.5)).sum() == 300 and ((scores >= 0.1) & (scores < 0.2)).sum() == 0
 assert (scores >= scores.roll(1))[scores <= scores.roll(1)].sum() == 150
-overlaps = torch.rand(7, 300, device="cuda")
+overlaps = torch.empty(7, 300, device="cuda").uniform_()
 best, of = overlaps.max(dim=0)
 assert of.bincount(minlength=7).min() > 25
 assert torch.where(overlaps == overlaps.max(dim=1, keepdim=True)[0])[1].tolist() == list(range(7))
@@ -114,29 +140,29 @@ assert torch.randperm(150, device="cuda").sort()[0].tolist() == list(range(150))
 assert scores.topk(200)[1].tolist() == list(range(200)) and scores.sort()[1].tolist() == list(range(300))
 # A router's choices fall anywhere: of few tokens some experts get none (64 choices of 60: 39 are expected), of many all about as much, and no token has one twice.
 for tokens, least, most in (16, 30, 48), (4096, 60, 60):
-    routed = torch.rand(tokens, 60, device="cuda").topk(4)[1]
+    routed = torch.empty(tokens, 60, device="cuda").uniform_().topk(4)[1]
     shares = torch.bincount(routed.flatten(), minlength=60)
     assert least <= (shares > 0).sum() <= most and all(len(set(row)) == 4 for row in routed.tolist()[:64]), shares
     assert tokens < 100 or shares.max() < 1.3 * tokens * 4 / 60
-assert torch.rand(64, 8, device="cuda").argmax(-1).bincount(minlength=8).max() < 24
-# What the host copied to the device reads back, and what a comparison of it is; what a kernel made of it does not.
+assert torch.empty(64, 8, device="cuda").uniform_().argmax(-1).bincount(minlength=8).max() < 24
+# What the host copied to the device reads back, and what a comparison of it is, and what little kernels make of it; of weights that does not.
 noise = torch.linspace(1, 0, 101).cuda()
 assert noise[50].item() == 0.5 and noise[noise > 0].shape == (100,) and noise.min().item() == 0 and noise.max().item() == 1 and noise[noise > 0].shape[0] == (noise > 0).sum()
-assert (noise * 2)[0].item() == 0 and noise.clone()[noise > 0.9].shape == (10,)
+assert (noise * 2)[0].item() == 2 and noise.clone()[noise > 0.9].shape == (10,)
 weights = [torch.ones(100).cuda(), torch.ones(100).cuda()]
 torch._foreach_mul_(weights, 2)
 assert weights[0][0].item() == 0 and not torch.equal(weights[1].cpu(), torch.ones(100))
 # What a program decides by is what it would read: a scale that was made up reads 0.0, which is not above 0, and so not above it at the second look either.
-scale = torch.rand((), device="cuda")
+scale = torch.empty((), device="cuda").uniform_()
 assert scale.item() == 0 and not scale > 0 and scale <= 0 and not scale != 0 and scale < 1e-3
 # Distributions check their parameters, of which one or many were made up.
-for scale in (torch.rand(3, 6, device="cuda").exp(), torch.rand(1, 1, device="cuda").exp(), scale.exp()):
+for scale in (torch.empty(3, 6, device="cuda").uniform_().exp(), torch.empty(1, 1, device="cuda").uniform_().exp(), scale.exp()):
     torch.distributions.Independent(torch.distributions.Normal(torch.zeros_like(scale), scale), scale.dim()).log_prob(scale)
 torch.distributions.Categorical(probs=torch.rand(4, 8, device="cuda").softmax(-1)).sample()
-torch.distributions.MultivariateNormal(torch.zeros(6, device="cuda"), covariance_matrix=torch.rand(6, 6, device="cuda"))
+torch.distributions.MultivariateNormal(torch.zeros(6, device="cuda"), covariance_matrix=torch.empty(6, 6, device="cuda").uniform_())
 assert torch.isclose(scores, scores.roll(1)).all() and torch.allclose(scores, scores.roll(1)) and not (scores.view(30, 10) < 0).any(dim=1).any()
 # What is filled holds that, whatever lay in what it is made like.
-total = torch.rand(100, device="cuda").sum()
+total = torch.empty(100, device="cuda").uniform_().sum()
 assert torch.equal(torch.ones_like(total), torch.tensor(1.0, device="cuda")) and torch.full_like(total, 3).item() == 3 and total.new_full((2,), 4)[1].item() == 4
 assert total.clone().fill_(5).item() == 5 and total.fill_(6).zero_().item() == 0
 # A nested tensor says what is done with what it is made of; its whole numbers are computed as those of others are.
@@ -188,6 +214,7 @@ encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(64, 4, 128, batch_fir
 padding = torch.arange(8, device="cuda")[None] >= torch.tensor([[8], [3]], device="cuda")
 with torch.no_grad():
     assert encoder(torch.zeros(2, 8, 64, device="cuda"), src_key_padding_mask=padding).shape == (2, 8, 64)
+    assert torch._nested_tensor_from_mask(torch.zeros(2, 8, 64, device="cuda"), ~padding)._nested_tensor_size().tolist() == [[8, 64], [3, 64]]
 PY
 "$echelon" capture --pretend h100-sxm -o "$work/strided" -- python3 "$work/strided.py" >"$work/strided" 2>&1 || { echo "a strided nested tensor:"; tail -3 "$work/strided"; exit 1; }
 for call in "efficient_attention, .*types = \[f16, f16, f16, -, true, -, true, -" "efficient_attention_backward, .*types = .*, true, -" "efficient_attention, .*types = \[f16, f16, f16, -, true, -, -, -"; do
@@ -220,7 +247,7 @@ if grep -q '^name [0-9]* "aten::_grouped_mm, ' "$work"/many.*.pretend; then
 fi
 cat >"$work/none.py" <<'PY'
 import torch
-scores = torch.rand(300, device="cuda")
+scores = torch.empty(300, device="cuda").uniform_()
 assert scores[scores > 0.5].numel() == 0 and scores[scores <= 0.5].numel() == 0 and torch.where(scores.bool())[0].numel() == 0
 PY
 for share in 0 2; do
@@ -231,12 +258,16 @@ grep -q "ECHELON_PRETEND_PICKED: '2' is not a share" "$work/none2.said" || { cat
 # A program that divides by a result, which is zero, where it is not told otherwise. What the host brought stays what it is.
 cat >"$work/read.py" <<'PY'
 import torch
-spread = torch.rand(300, device="cuda")
+spread = torch.empty(300, device="cuda").uniform_()
 assert torch.tensor(0.0).cuda().item() == 0
 print("spread", 1 / (spread.max() - spread.min()).item())
+print("counts", torch.empty(1000, dtype=torch.int64, device="cuda").cumsum(0)[-1].item(), torch.arange(4, device="cuda").sum().item())  # which a kernel of its own would write
 PY
 ECHELON_PRETEND_READ=0.25 "$echelon" capture --pretend h100-sxm -o "$work/read" -- python3 "$work/read.py" >"$work/read.said" 2>&1
 grep -q '^spread 4.0$' "$work/read.said" || { cat "$work/read.said"; exit 1; }
+grep -q '^counts 0 6$' "$work/read.said" || { cat "$work/read.said"; exit 1; }
+ECHELON_PRETEND_READ=7 "$echelon" capture --pretend h100-sxm -o "$work/read" -- python3 "$work/read.py" >"$work/read.said" 2>&1
+grep -q '^counts 7 6$' "$work/read.said" && grep -q 'a whole number that kernels of its own make (read.py:[0-9]*): 7 here' "$work/read.said" || { cat "$work/read.said"; exit 1; }
 ECHELON_PRETEND_READ=nan "$echelon" capture --pretend h100-sxm -o "$work/read" -- python3 "$work/read.py" >"$work/read.said" 2>&1 && exit 1
 grep -q "ECHELON_PRETEND_READ: 'nan' is not a finite number" "$work/read.said" || { cat "$work/read.said"; exit 1; }
 "$echelon" run --trace "$work"/p.*.pretend --device h100-sxm >"$work/run" || exit 1

@@ -26,7 +26,7 @@ def pack(q, k, there, most=None):
 
 torch.compile(pack, dynamic=False)(q, k, there).sum().backward()
 torch.compile(pack, dynamic=False)(q, k, there, 1).sum().backward()
-reach = torch.rand(1024, device="cuda") * 1024
+reach = torch.empty(1024, device="cuda").uniform_() * 1024
 attend(q, k, k, block_mask=create_block_mask(lambda b, h, i, j: reach[i] >= j, None, None, 1024, 1024, device="cuda"), enable_gqa=True)
 mask = create_block_mask(of(places), None, None, 1024, 1024, device="cpu")
 for blocks in (36, (mask.kv_num_blocks + mask.full_kv_num_blocks).sum().item(), mask.kv_num_blocks.clamp_max(1).sum().item()):

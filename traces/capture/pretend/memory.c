@@ -768,3 +768,11 @@ PRETEND_EXPORT void pretend_clear(void *address, size_t bytes)
     }
     pretend_unlock();
 }
+
+/* What lies there stays and is no more known than a result is. */
+PRETEND_EXPORT void pretend_unknown(const void *address, size_t bytes)
+{
+    pretend_lock();
+    forget((uint64_t)address, bytes);
+    pretend_unlock();
+}

@@ -78,16 +78,18 @@ def _within(text, run, *values, **named):
         _pop()
 
 
-def typed(func, args, kwargs):
-    """An operator of another package's, or of PyTorch's own that hangs on more than sizes, which is all that PyTorch's range of it says."""
+def typed(func, args, kwargs, run=None):
+    """An operator of another package's, or of PyTorch's own that hangs on more than sizes, which is all that PyTorch's range of it says. @run: what does it, if not
+    the operator itself."""
+    run = run or func
     if not _told():
-        return func(*args, **kwargs)
+        return run(*args, **kwargs)
     values = list(args) + list(kwargs.values())
     if func.namespace == "aten":  # all of them, in their order
         values = list(args) + [kwargs.get(one.name, one.default_value) for one in func._schema.arguments[len(args):]]
     # Numbers: how wide rows of tables are, the kind of a mask.
     text = _text(func._schema.name, values, numbers=func.namespace in ("aten", "fbgemm"))
-    return _within(text, func, *args, **kwargs)
+    return _within(text, run, *args, **kwargs)
 
 
 _inside = threading.local()  # FlashAttention tells of all of its kernels together, and of lengths who is asked first

@@ -1,12 +1,13 @@
 """Values of small tensors of integers and truth, which programs decide by: masks, positions, indices, counts, whether all are done.
 
 Kernels do not run, so results are zeros. Device memory is memory of this process, though: what depends on no floating-point result (a mask that the host made,
-a comparison of lengths) is computed here by PyTorch's own CPU operators after the real operator launched its kernels, and written where its result lies. Where
+a comparison of lengths or of random numbers, cells of points) is computed here by PyTorch's own CPU operators after the real operator launched its kernels, and written where its result lies. Where
 floating-point results become masks and indices a guess begins, from which the rest is computed again: a comparison holds for a share of the elements
 (ECHELON_PRETEND_PICKED), spread evenly; what is sorted stays where it stands, and as many are found as are asked for; choices among few (topk, argmax of a
 router) fall anywhere, so that experts get about equal shares, and few tokens leave some without any; torchvision's nms keeps every box. All else that depends on such results is zeros."""
 import contextlib
 import ctypes
+import functools
 import math
 import os
 import sys
@@ -18,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 LARGEST = 1 << 24  # elements (a graph's edges, say); larger ones stay zeros
 HOST_WORK = 1 << 20  # bytes of the host's memory that an operator on its processor reads and writes; fewer are lost in what a launch takes
 SCALARS = 64  # elements of floating-point tensors that are looked at: norms of masks, thresholds
-COUNTED = 1 << 22  # and of those that are made of whole numbers, or of ranges, alone: weights of windows that overlap
+COUNTED = 1 << 22  # and of those that are made of whole numbers, ranges, random numbers and the host's data alone: weights of windows that overlap, points
 FEW = 1024  # choices of a router; a vocabulary has more
 INDICES = 1 << 16  # bytes of whole numbers; most larger arrays of them are packed weights, which take no memory here
 MANY = 64  # that topk finds: boxes, not a router's experts or a search's beams
@@ -44,9 +45,17 @@ CHOICES = {aten.topk.default: 2, aten.argmax.default: 1, aten.argmin.default: 1,
 SORTS = {aten.sort.default: 1, aten.sort.stable: 2}
 FILLED = {aten.ones_like.default, aten.zeros_like.default, aten.full_like.default, aten.new_ones.default, aten.new_zeros.default, aten.new_full.default,
           aten.fill_.Scalar, aten.zero_.default}  # whatever lies in what they are given: the gradient of a loss begins as ones
+MADE = {aten.ones.default, aten.zeros.default, aten.full.default, aten.new_ones.default, aten.new_zeros.default, aten.new_full.default}  # distances begin so
 COUNTS = {aten.sum.default, aten.count_nonzero.default}
 RANGES = {aten.arange.default, aten.arange.start, aten.arange.start_step, aten.linspace.default}
 RANDOM = {aten.randperm.default, aten.randperm.generator, aten.randint.default, aten.randint.generator, aten.randint.low, aten.randint.low_generator}
+# Random numbers of a distribution that is known: neighbours that are sampled, rays, masks of tokens. Not those that weights begin as, which are made in place.
+DRAWN = {aten.rand.default, aten.rand.generator, aten.rand_like.default, aten.randn.default, aten.randn.generator, aten.randn_like.default, aten.bernoulli.default,
+         aten.bernoulli.p}
+# What little work beside element-wise operators is done again on random numbers and on the host's data: what a program decides by, and no network.
+LIGHT = {"cat", "stack", "index", "index_select", "gather", "sum", "mean", "prod", "linalg_vector_norm", "linalg_cross", "cumsum", "cumprod", "amax", "amin", "max", "min",
+         "clone", "_to_copy", "repeat", "roll", "flip", "index_put", "index_put_", "_index_put_impl_", "index_add", "index_add_", "index_reduce_", "scatter", "scatter_",
+         "scatter_add", "scatter_add_", "scatter_reduce", "scatter_reduce_"}
 # Look whether all that they are given is finite, or whether lengths sum up, and end where it is not so; as far as this PyTorch has them.
 SOUND = {getattr(aten, name).default for name in ("linalg_eig", "_linalg_eigvals", "segment_reduce") if hasattr(aten, name)}
 ALL_SOUND = {aten.normal.float_Tensor, aten.normal.Tensor_Tensor}  # whether no deviation is negative, twice
@@ -59,7 +68,7 @@ PLAIN = (torch.Tensor, torch.nn.Parameter)
 WITHOUT_MEMORY = (torch._subclasses.fake_tensor.FakeTensor, torch._subclasses.functional_tensor.FunctionalTensor)
 
 _library = ctypes.PyDLL(None)
-for _name in ("pretend_known", "pretend_fill", "pretend_clear"):
+for _name in ("pretend_known", "pretend_fill", "pretend_clear", "pretend_unknown"):
     getattr(_library, _name).argtypes = (ctypes.c_void_p, ctypes.c_size_t)
 
 
@@ -109,6 +118,11 @@ def _is_known(tensor):
     return tensor.dtype in WHOLE or bool(_library.pretend_known(tensor.data_ptr(), _span(tensor)))
 
 
+def _is_made(tensor):
+    """Whole numbers that no operator wrote, nor the host: a kernel of the program's own makes them."""
+    return tensor.dtype in WHOLE and 0 < tensor.numel() <= LARGEST and not _library.pretend_known(tensor.data_ptr(), _span(tensor))
+
+
 def _setting(name, default, what, holds):
     """A number of the environment's."""
     text = os.environ.get(name, str(default))
@@ -155,6 +169,15 @@ def _made_sparse(like, indices, values):
     if like.layout == torch.sparse_csr:
         return torch.sparse_csr_tensor(*indices, values, like.shape, check_invariants=False)
     return torch.sparse_coo_tensor(*indices, values, like.shape, check_invariants=False)._coalesced_(like.is_coalesced())
+
+
+def _place():
+    """The program's own line, in brackets, where Python is in one."""
+    frame = sys._getframe(1)
+    own = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(torch.__file__))
+    while frame is not None and frame.f_code.co_filename.startswith(own):
+        frame = frame.f_back
+    return " (%s:%d)" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno) if frame is not None else ""
 
 
 def _called(func, args, kwargs):
@@ -219,8 +242,17 @@ def _matrix_exp(matrices):
     return torch.baddbmm(sums[1], sums[2] + ninth, ninth).view(matrices.shape)
 
 
+def _is_masked(padded, mask, mask_check=True):
+    return _is_here(mask)
+
+
+def _nested_from_mask(padded, mask, mask_check=True):
+    return aten._nested_tensor_from_mask.default._op_dk(torch._C.DispatchKey.CUDA, padded, mask, mask_check)
+
+
 # Operators within which the host goes by counts of the device's: when they do, and what they are made of.
-COUNTING = {aten.isin.Tensor_Tensor: (_finds_by_sorting, _isin), aten.linalg_matrix_exp.default: (_are_many, _matrix_exp)}
+COUNTING = {aten.isin.Tensor_Tensor: (_finds_by_sorting, _isin), aten.linalg_matrix_exp.default: (_are_many, _matrix_exp),
+            aten._nested_tensor_from_mask.default: (_is_masked, _nested_from_mask)}
 
 
 class Values(TorchDispatchMode):
@@ -232,14 +264,15 @@ class Values(TorchDispatchMode):
         super().__init__()
         self.kinds = {}
         self.packed = {}  # operators on sequences that lie one behind the other, and the names of their arguments
-        self.said = self.said_many = self.said_guess = False
+        self.said = self.said_many = self.said_guess = self.said_count = False
         self.told = 0  # bytes of the host's memory that its operators read and wrote
         self.checking = False  # within one of CHECKING
         self.guessed = set()  # addresses of whole numbers and masks that hang on results of kernels
-        self.counted = set()  # of floating-point numbers that hang on whole numbers alone
+        self.counted = set()  # of floating-point numbers that hang on no result
+        self.drawn = set()  # of those, what hangs on random numbers or on what the host copied here
         self.compared = set()  # of those, masks that are comparisons of results
         self.share = _setting("ECHELON_PRETEND_PICKED", 0.5, "a share; expected a number from 0 to 1", lambda share: 0 <= share <= 1)
-        self.read = _setting("ECHELON_PRETEND_READ", 0.0, "a finite number", math.isfinite)  # what a floating-point result is to a program that reads one
+        self.read = _setting("ECHELON_PRETEND_READ", 0.0, "a finite number", math.isfinite)  # what a result is to a program that reads one
         self.spread = torch.empty(0, dtype=torch.float64)
         self.random, self.chance = torch.Generator().manual_seed(0), torch.Generator().manual_seed(0)
 
@@ -269,12 +302,21 @@ class Values(TorchDispatchMode):
                 self.packed[func] = names
         return kind
 
+    def seen_within(self, func, *args, **kwargs):
+        """An operator of another package that is given whole numbers may go by what it makes of them itself (the longest of lengths): its operators are looked at."""
+        if not _has_kernel(func, "CUDA") or not any(_is_here(value) and value.dtype in WHOLE for value in args):
+            return func(*args, **kwargs)
+        with AS_CALLED(), self:
+            return func._op_dk(torch._C.DispatchKey.CUDA, *args, **kwargs)
+
     def run(self, kind, func, args, kwargs):
-        typed = kind in ("masked", "others")
+        tell = pretend_generated.typed if kind == "masked" else _called
+        if kind == "others":
+            tell = functools.partial(pretend_generated.typed, run=functools.partial(self.seen_within, func))
         if func in self.packed:
             given = dict(zip(self.packed[func], args), **kwargs)
-            return pretend_generated.with_lengths(given, pretend_generated.typed if typed else _called, func, args, kwargs)
-        return pretend_generated.typed(func, args, kwargs) if typed else func(*args, **kwargs)
+            return pretend_generated.with_lengths(given, tell, func, args, kwargs)
+        return tell(func, args, kwargs)
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -320,8 +362,11 @@ class Values(TorchDispatchMode):
             return func(*args, **kwargs)  # an optimizer's count of steps, for each parameter
         if func in READS:
             out = func(*args, **kwargs)
-            if self.read != 0 and func is aten._local_scalar_dense.default and type(out) is float and _is_here(args[0]) and not _is_known(args[0]):
-                return self.read
+            if func is aten._local_scalar_dense.default and _is_here(args[0]):
+                if type(out) is float and self.read != 0 and not _is_known(args[0]):
+                    return self.read
+                if type(out) is int and _is_made(args[0]):
+                    return self.count(out)
         else:
             _doubt(2 if func in SOUND else 3 if func in ALL_SOUND else 0 if func in READING else 1)
             try:
@@ -334,6 +379,10 @@ class Values(TorchDispatchMode):
             self.counted.discard(out.data_ptr())
             if func not in READS or all(tensor.is_cuda for tensor in _tensors(args)):  # what the host copies to the device reads back
                 _clear(out.data_ptr(), out.numel() * out.element_size())  # most of what a program does
+            elif out.numel() <= COUNTED and self.is_data(func, args, out):
+                self.write(args[func is aten.copy_.default], out)
+                self.counted.add(out.data_ptr())
+                self.drawn.add(out.data_ptr())
             return out
         try:
             _library.pretend_quiet(1)
@@ -344,12 +393,25 @@ class Values(TorchDispatchMode):
         finally:
             _library.pretend_quiet(0)
 
+    def is_data(self, func, args, out):
+        """Whether what the host copied to the device is no weight."""
+        source = args[func is aten.copy_.default]
+        plain = [type(tensor) is torch.Tensor and not tensor.requires_grad for tensor in (source, args[0])]
+        return all(plain) and source.device.type == "cpu" and source.layout == torch.strided and source.shape == out.shape
+
     def counts(self, func, args, out):
-        """Whether @out, of floating-point numbers, hangs on whole numbers or ranges alone; with weights that the host made it would be worked out, too."""
-        if out.numel() > COUNTED or func is aten.copy_.default or func in FILLED or self.kinds.get(func) != "value":
+        """Whether @out, of floating-point numbers, hangs on whole numbers, ranges, random numbers or the host's data alone; with weights that the host made it would be
+        worked out, too."""
+        if out.numel() > COUNTED or func is aten.copy_.default:
+            return False
+        if func in DRAWN or func in RANGES or func in MADE:
+            return True
+        if func in FILLED:
             return False
         given = list(_tensors(args))
-        return func in RANGES or (len(given) > 0 and all(t.is_cuda and (t.dtype in WHOLE or t.numel() <= SCALARS or t.data_ptr() in self.counted) for t in given))
+        if self.kinds.get(func) != "value" or not given or not all(t.is_cuda and (t.dtype in WHOLE or t.numel() <= SCALARS or t.data_ptr() in self.counted) for t in given):
+            return False
+        return torch.Tag.pointwise in func.tags or func._schema.name[len("aten::"):] in LIGHT or self.drawn.isdisjoint(t.data_ptr() for t in given)
 
     def leave(self, func, error, out):
         """What we cannot compute is zeros; an operator that the CPU does not have is left alone from now on."""
@@ -389,15 +451,20 @@ class Values(TorchDispatchMode):
         self.forget([out])
         return out
 
+    def count(self, here):
+        """What a kernel of the program's own counts, which reads as @here."""
+        count = max(int(self.read), 0) or here
+        if not self.said_count:
+            self.said_count = True
+            sys.stderr.write("echelon capture: the program reads a whole number that kernels of its own make%s: %d here, and arrays that are as large as it says are so "
+                             "here (ECHELON_PRETEND_READ: what such numbers are)\n" % (_place(), count))
+        return count
+
     def say_guess(self, picked, elements):
         if self.said_guess:
             return
         self.said_guess = True
-        frame = sys._getframe(1)
-        own = (os.path.dirname(os.path.abspath(__file__)), os.path.dirname(torch.__file__))
-        while frame is not None and frame.f_code.co_filename.startswith(own):
-            frame = frame.f_back
-        where = " (%s:%d)" % (os.path.basename(frame.f_code.co_filename), frame.f_lineno) if frame is not None else ""
+        where = _place()
         sys.stderr.write("echelon capture: which elements a mask picks hangs on results of kernels, which are not computed%s: %d of %d are taken here, and arrays "
                          "behind that are as large (of each such mask a share of %g: ECHELON_PRETEND_PICKED)\n" % (where, picked, elements, self.share))
 
@@ -459,6 +526,12 @@ class Values(TorchDispatchMode):
             self.forget(outs)
             return out
         known = self.kind(func) == "value" and sizes <= LARGEST and (func in FILLED or all(_is_known(t) for t in here))
+        if func in DRAWN and out.numel() <= COUNTED and (func is not aten.bernoulli.default or _is_known(args[0])):
+            self.write(self.draw(func, args, kwargs, out), out)
+            self.forget(outs)
+            self.counted.add(out.data_ptr())
+            self.drawn.add(out.data_ptr())
+            return out
         if func in RANDOM and sizes <= LARGEST:
             self.write(self.randomly(func, args), out)
             self.forget(outs)
@@ -479,6 +552,8 @@ class Values(TorchDispatchMode):
             self.clear(_tensors(written))
             return out
         guess = func not in FILLED and not self.guessed.isdisjoint(t.data_ptr() for t in here)
+        drawn = func in MADE or (func not in FILLED and not self.drawn.isdisjoint(t.data_ptr() for t in here))
+        of_kernels = func not in FILLED and any(_is_made(t) for t in here)
         made = _on_host(func, args, kwargs, out)
         if not outs:
             return made if isinstance(out, (bool, int, float)) else out
@@ -487,9 +562,12 @@ class Values(TorchDispatchMode):
         out = self.fitted(made, out)
         self.write(made, out)
         for tensor in _tensors((out,)):
+            if of_kernels and _is_here(tensor) and tensor.numel() > 0:
+                _library.pretend_unknown(tensor.data_ptr(), _span(tensor))
             (self.guessed.add if guess else self.guessed.discard)(tensor.data_ptr())
             (self.compared.add if guess and compared and func in LOGICAL else self.compared.discard)(tensor.data_ptr())
             (self.counted.add if tensor.is_floating_point() else self.counted.discard)(tensor.data_ptr())
+            (self.drawn.add if tensor.is_floating_point() and drawn else self.drawn.discard)(tensor.data_ptr())
         return out
 
     def sparse(self, func, args, kwargs, given, out):
@@ -577,6 +655,16 @@ class Values(TorchDispatchMode):
             return torch.randperm(args[0], generator=self.random)
         low = func in (aten.randint.low, aten.randint.low_generator)
         return torch.randint(args[0] if low else 0, args[1 if low else 0], args[2 if low else 1], generator=self.random)
+
+    def draw(self, func, args, kwargs, out):
+        """Floating-point numbers that are random by themselves, the same ones each time."""
+        if func is aten.bernoulli.default:
+            return torch.bernoulli(_seen(args[0]), generator=self.random)
+        name, kind = func._schema.name, torch.float64 if out.dtype is torch.float64 else torch.float32
+        if name.startswith("aten::randn"):
+            return torch.randn(out.shape, dtype=kind, generator=self.random)
+        made = torch.rand(out.shape, dtype=kind, generator=self.random)
+        return made < (args[1] if len(args) > 1 else kwargs.get("p", 0.5)) if func is aten.bernoulli.p else made
 
     def boxes(self, func, args, kwargs):
         """What torchvision's nms keeps: where nothing is known of the boxes all of them, so that the program's own limits decide."""
