@@ -94,7 +94,10 @@ assert torch.nn.Linear(64, 64, device="cuda").weight.detach().cpu().abs().max() 
 # Of points that the host made what a program decides by: cells that hold any, those that lie furthest from each other.
 points = torch.rand(4096, 3)
 cells = (points.cuda() / 0.1).floor().int().unique(dim=0)
-assert cells.shape[0] == (points / 0.1).floor().int().unique(dim=0).shape[0]
+assert torch.equal(cells.cpu(), (points / 0.1).floor().int().unique(dim=0))
+many = torch.randint(0, 50, (3, 200000))  # in seconds
+cells, of, counts = many.cuda().unique(dim=1, return_inverse=True, return_counts=True)
+assert torch.equal(cells.cpu()[:, of.cpu()], many) and torch.equal(of.bincount(), counts) and counts.sum() == 200000
 def furthest(points):
     apart, found = torch.ones(len(points), device=points.device) * 1e10, [0]
     for _ in range(8):

@@ -20,6 +20,7 @@ LARGEST = 1 << 24  # elements (a graph's edges, say); larger ones stay zeros
 HOST_WORK = 1 << 20  # bytes of the host's memory that an operator on its processor reads and writes; fewer are lost in what a launch takes
 SCALARS = 64  # elements of floating-point tensors that are looked at: norms of masks, thresholds
 COUNTED = 1 << 22  # and of those that are made of whole numbers, ranges, random numbers and the host's data alone: weights of windows that overlap, points
+COLUMNS = 64  # of rows that are sorted column by column: coordinates
 FEW = 1024  # choices of a router; a vocabulary has more
 INDICES = 1 << 16  # bytes of whole numbers; most larger arrays of them are packed weights, which take no memory here
 MANY = 64  # that topk finds: boxes, not a router's experts or a search's beams
@@ -196,9 +197,25 @@ def _moved(value):
     return torch.device("cpu") if isinstance(value, torch.device) else value
 
 
+def _unique_rows(all, dim, sorted=True, return_inverse=False, return_counts=False):
+    """As aten.unique_dim, which makes a tensor of each row on the CPU: cells of 100,000 points took minutes. By one column after another, the first one last."""
+    moved = all.movedim(dim, 0)
+    rows, order = moved.reshape(len(moved), -1), torch.arange(len(moved))
+    for column in reversed(rows.unbind(1)):
+        order = order[column[order].argsort(stable=True)]
+    ordered, first = rows[order], torch.ones(len(rows), dtype=torch.bool)
+    first[1:] = (ordered[1:] != ordered[:-1]).any(1)
+    place = first.cumsum(0) - 1
+    none = order[:0]
+    return (moved[order[first]].movedim(0, dim), torch.empty_like(order).index_copy_(0, order, place) if return_inverse else none,
+            place.bincount() if return_counts else none)
+
+
 def _on_host(func, args, kwargs, out):
     """What the CPU's operator makes; of whole numbers in 64-bit floats where it has no kernel for those (histc)."""
     given, named = [_moved(a) for a in args], {name: _moved(value) for name, value in kwargs.items()}
+    if func is aten.unique_dim.default and 0 < given[0].numel() <= COLUMNS * given[0].shape[given[1]]:
+        func = _unique_rows
     try:
         return func(*given, **named)
     except RuntimeError as error:
