@@ -20,6 +20,7 @@ LARGEST = 1 << 24  # elements (a graph's edges, say); larger ones stay zeros
 HOST_WORK = 1 << 20  # bytes of the host's memory that an operator on its processor reads and writes; fewer are lost in what a launch takes
 SCALARS = 64  # elements of floating-point tensors that are looked at: norms of masks, thresholds
 COUNTED = 1 << 22  # and of those that are made of whole numbers, ranges, random numbers and the host's data alone: weights of windows that overlap, points
+BROUGHT = 1 << 20  # of those that the host copies here, or that are filled: larger ones are weights and caches, and no more than 1 GiB in all is kept
 COLUMNS = 64  # of rows that are sorted column by column: coordinates
 FEW = 1024  # choices of a router; a vocabulary has more
 INDICES = 1 << 16  # bytes of whole numbers; most larger arrays of them are packed weights, which take no memory here
@@ -396,7 +397,7 @@ class Values(TorchDispatchMode):
             self.counted.discard(out.data_ptr())
             if func not in READS or all(tensor.is_cuda for tensor in _tensors(args)):  # what the host copies to the device reads back
                 _clear(out.data_ptr(), out.numel() * out.element_size())  # most of what a program does
-            elif out.numel() <= COUNTED and self.is_data(func, args, out):
+            elif out.numel() <= BROUGHT and self.is_data(func, args, out):
                 self.write(args[func is aten.copy_.default], out)
                 self.counted.add(out.data_ptr())
                 self.drawn.add(out.data_ptr())
@@ -421,9 +422,9 @@ class Values(TorchDispatchMode):
         worked out, too."""
         if out.numel() > COUNTED or func is aten.copy_.default:
             return False
-        if func in DRAWN or func in RANGES or func in MADE:
+        if func in DRAWN or func in RANGES or (func in MADE and out.numel() <= BROUGHT):
             return True
-        if func in FILLED:
+        if func in FILLED or func in MADE:
             return False
         given = list(_tensors(args))
         if self.kinds.get(func) != "value" or not given or not all(t.is_cuda and (t.dtype in WHOLE or t.numel() <= SCALARS or t.data_ptr() in self.counted) for t in given):
