@@ -79,6 +79,11 @@ typedef struct {
 } Measure;
 
 #define BLOCKS "remat:modules="
+/* Tried late: training rounds otherwise then. */
+#define IN_8_BITS "fuse:state=8bit"
+#define EIGHT_BITS                                                                                                                                             \
+    "bitsandbytes.optim.AdamW8bit(...) in place of torch.optim.AdamW (of transformers' Trainer "                                                               \
+    "optim=\"adamw_bnb_8bit\"): its state is rounded to 8 bits"
 /* With how many: as many as a batch has rows. */
 #define ROW_BY_ROW "batch:parts="
 #define LOSS "batch:what=loss"
@@ -278,6 +283,8 @@ static const Measure measures[] = {
      NULL,
      LAST},
     {"blocks_and_loss", "checkpoint each, loss in parts", {BLOCKS, LOSS, NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT "; and " LOSS_IN_PARTS, NULL, LAST},
+    {"optimizer_in_8_bits", "optimizer state in 8 bits", {IN_8_BITS, NULL}, 0, NULL, NULL, EIGHT_BITS, NULL, LAST},
+    {"blocks_and_8_bits", "checkpoint each, state in 8 bits", {BLOCKS, IN_8_BITS, NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT "; and " EIGHT_BITS, NULL, LAST},
     {"blocks_and_rows", "checkpoint each, micro-batches of 1", {BLOCKS, ROW_BY_ROW, NULL}, 0, NULL, NULL, ECH_TORCH_CHECKPOINT "; and " ACCUMULATE, NULL, LAST},
     {"blocks_and_optimizer",
      "checkpoint each, optimizer on host",

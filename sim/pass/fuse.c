@@ -3,7 +3,10 @@
  * Adam, AdamW, Adagrad and SGD run one kernel after the other over the lists of all parameters unless they are told otherwise (foreach); fused=True makes one
  * of them, which reads once what they are given and writes once what they leave. PyTorch's other optimizers have no such kind for a GPU (torch/optim, 2.15). On
  * the host (torchao's CPUOffloadOptimizer, ZeRO-Offload), gradients go there, each when it is done, parameters come back, one as the next is
- * updated, when all have gone, and the optimizer's state never leaves it. */
+ * updated, when all have gone, and the optimizer's state never leaves it. In 8 bits (bitsandbytes), state has a scale for each block, and each parameter has a
+ * kernel of its own, which makes nothing beside it. */
+#include "models/kernel/gpu.h"
+#include "sim/base/error.h"
 #include "sim/pass/pass.h"
 #include "sim/pass/survey.h"
 #include "sim/trace/ranges.h"
@@ -11,11 +14,12 @@
 #include <string.h>
 
 typedef enum { ON_DEVICE, ON_HOST } Where;
+typedef enum { AS_IT_IS, IN_8_BITS } State;
 typedef struct {
-    uint64_t where;
+    uint64_t where, state;
 } FuseOptions;
 
-static const char *const wheres[] = {"device", "host", NULL};
+static const char *const wheres[] = {"device", "host", NULL}, *const states[] = {"kept", "8bit", NULL};
 
 static const char on_the_host[] = "optimizer on the host"; /* of its queue, its work, and what waits for it */
 
@@ -23,6 +27,10 @@ static const EchParam fuse_params[] = {
     {"where", ECH_PARAM_ENUM, offsetof(FuseOptions, where), "device", NULL, NULL, wheres,
      "device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, as fast as the host's memory "
      "or processor reads and writes each array once: gradients go when they are done, parameters come back, its state stays"},
+    {"state", ECH_PARAM_ENUM, offsetof(FuseOptions, state), "kept", NULL, NULL, states,
+     "on the device; 8bit: as bitsandbytes' AdamW8bit and its like have it, of parameters of 4096 elements and more, a kernel for each parameter; of Adam, "
+     "AdamW, "
+     "Adagrad, SGD, RMSprop"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -60,7 +68,8 @@ typedef struct {
     bool *is_source; /* per buffer: state that weights on the device are made of */
     EchId *master;   /* per buffer: a parameter's like on the host, or ECH_NONE */
     GArray *going;   /* Going, by op */
-    bool on_host;
+    bool on_host, in_8_bits;
+    EchBytes was; /* in 8 bits: of its state */
     EchId host, to_host, from_host;
     EchId processor; /* The host's queue */
     uint32_t n_kernels;
@@ -78,15 +87,17 @@ static void step_clear(gpointer data)
 typedef enum { NOT_ASKED, OUTSIDE, WITHIN, OF_A_LIST, OF_ANOTHER } Part;
 
 /* Where a kernel stands, by its stack: "aten::_foreach_addcdiv_\nOptimizer.step#AdamW.step". */
-static Part part_of(const char *stack, bool on_host)
+static Part part_of(const char *stack, const Pass *p)
 {
     static const char *const fusible[] = {"Adam.step", "AdamW.step", "Adagrad.step", "SGD.step", NULL};
     const char *at = strstr(stack, ECH_RANGE_OPTIMIZER);
     if (!at)
         return OUTSIDE;
-    if (on_host)
+    if (p->on_host)
         return OF_A_LIST;
     g_autofree char *name = g_strndup(at + strlen(ECH_RANGE_OPTIMIZER), strcspn(at + strlen(ECH_RANGE_OPTIMIZER), "\n"));
+    if (p->in_8_bits)
+        return g_strv_contains(fusible, name) || strcmp(name, "RMSprop.step") == 0 ? OF_A_LIST : OF_ANOTHER;
     if (!strstr(stack, "aten::_foreach_"))
         return WITHIN;
     return g_strv_contains(fusible, name) ? OF_A_LIST : OF_ANOTHER;
@@ -105,7 +116,7 @@ static void find_steps(Pass *p)
         Part part = OUTSIDE;
         if (o->stack < ech_trace_n_strings(s->t)) {
             if (parts[o->stack] == NOT_ASKED)
-                parts[o->stack] = (uint8_t)part_of(ech_trace_string(s->t, o->stack), p->on_host);
+                parts[o->stack] = (uint8_t)part_of(ech_trace_string(s->t, o->stack), p);
             part = (Part)parts[o->stack];
         }
         p->others |= part == OF_ANOTHER;
@@ -242,6 +253,100 @@ static void put_fused(const Pass *p, const Step *step, EchEdit *e)
     if (step->recorded != ECH_TIME_NONE && step->moved > 0)
         ech_trace_builder_peek_op(e->builder, made)->recorded.duration = (EchTime)((double)step->recorded * ((double)moved / (double)step->moved));
     e->last_core = made;
+}
+
+/* What a step's kernels wait for that is none of them, for its one kernel. */
+static void put_waits(const Pass *p, const Step *step, EchEdit *e)
+{
+    uint32_t number = p->step[step->last];
+    for (EchId i = step->first; i <= step->last; i++) {
+        const EchOp *o = &p->s.ops[i];
+        for (uint32_t d = 0; d < o->n_deps && p->step[i] == number; d++) {
+            const EchDep *dep = &p->s.deps[o->first_dep + d];
+            if (p->step[dep->op] != number)
+                ech_edit_dep(e, dep, 0);
+        }
+    }
+}
+
+/* ---- in 8 bits ---- */
+
+/* bitsandbytes: parameters of fewer elements keep their state as it is (min_8bit_size), others have a float for each block of so many (blockwise quantization,
+ * optimizer.py of 0.50); operators for each parameter (PyTorch 2.11; held out: validation/what_ifs.md). */
+enum { LEAST_ELEMENTS = 4096, BLOCK = 256, FOR_UPDATE = 6 };
+
+/* Bytes of an element of what kernels of @step go over. */
+static EchBytes element_of(const Pass *p, const Step *step)
+{
+    const EchOp *o = &p->s.ops[step->first];
+    EchGpuLaunch launch;
+    bool told = o->launch != ECH_NONE && ech_gpu_launch_parse(ech_trace_string(p->s.t, o->launch), &launch) && launch.operand_bytes > 0;
+    return told ? launch.operand_bytes : 4;
+}
+
+/* State that the steps bring up to date, but not weights that those on the device are made of. */
+static void shrink_states(Pass *p, EchEdit *e)
+{
+    for (guint k = 0; k < p->steps->len; k++) {
+        const Step *step = &g_array_index(p->steps, Step, k);
+        EchBytes element = element_of(p, step);
+        for (guint m = 0; m < step->moves->len; m++) {
+            EchId b = g_array_index(step->moves, Move, m).buffer;
+            EchBytes bytes = p->s.buffers[b].bytes, elements = bytes / element;
+            EchBuffer *buffer = ech_trace_builder_peek_buffer(e->builder, b);
+            if (!p->is_state[b] || p->is_source[b] || elements < LEAST_ELEMENTS || buffer->bytes != bytes)
+                continue;
+            ech_edit_move_buffer(buffer, buffer->memory);
+            buffer->bytes = elements + 4 * ((elements + BLOCK - 1) / BLOCK);
+            buffer->dense = MIN(buffer->dense, buffer->bytes);
+            buffer->shape = ECH_NONE;
+            p->was = ech_bytes_add(p->was, bytes);
+        }
+    }
+}
+
+static void put_use(const Pass *p, const Move *m, EchEdit *e)
+{
+    EchBytes was = p->s.buffers[m->buffer].bytes, now = ech_trace_builder_peek_buffer(e->builder, m->buffer)->bytes;
+    bool whole = now != was; /* of state that is now smaller, all of it */
+    if (m->reads)
+        ech_trace_builder_use(e->builder, m->buffer, ECH_READ, whole ? now : MIN(m->read, was), ECH_PATTERN_STREAM, ECH_INFERRED);
+    if (m->writes)
+        ech_trace_builder_use(e->builder, m->buffer, ECH_WRITE, whole ? now : MIN(m->written, was), ECH_PATTERN_STREAM, ECH_INFERRED);
+}
+
+/* A kernel for each parameter of @step, with an equal part of what else it reads and writes, in its order; that is how lists go. */
+static void put_updates(const Pass *p, const Step *step, EchEdit *e)
+{
+    g_autoptr(GArray) others = g_array_new(FALSE, FALSE, sizeof(Move)), updated = g_array_new(FALSE, FALSE, sizeof(Move));
+    for (guint k = 0; k < step->moves->len; k++) {
+        const Move *move = &g_array_index(step->moves, Move, k);
+        bool is_weight = move->writes && p->s.buffers[move->buffer].role == ECH_ROLE_PARAMETER;
+        if (!move->gone)
+            g_array_append_vals(is_weight ? updated : others, move, 1);
+    }
+    const guint n = MAX(updated->len, 1);
+    for (guint k = 0; k < n; k++) {
+        EchOp o = ech_edit_op(e, step->last);
+        o.name = ech_trace_builder_string(e->builder, "kOptimizerStatic8bit2StateBlockwise", -1);
+        o.launch = ECH_NONE;
+        o.recorded = (EchRecorded){ECH_TIME_NONE, ECH_TIME_NONE};
+        o.estimate = ECH_TIME_NONE;
+        ech_edit_operators(e, &o, FOR_UPDATE);
+        EchId made = e->last_core = ech_trace_builder_op(e->builder, o);
+        if (k < updated->len)
+            put_use(p, &g_array_index(updated, Move, k), e);
+        for (guint m = k; m < others->len; m += n)
+            put_use(p, &g_array_index(others, Move, m), e);
+        for (guint m = 0; m < step->work->len; m++) {
+            const EchWork *work = &g_array_index(step->work, EchWork, m);
+            ech_trace_builder_work(e->builder, (EchWorkUnit)work->unit, (EchDtype)work->dtype, work->count / n, (EchOrigin)work->origin);
+        }
+        if (k == 0)
+            put_waits(p, step, e);
+        ech_edit_asked(e, p->s.core);
+        ech_edit_host_wait(e, made); /* sync_gpu() */
+    }
 }
 
 /* ---- on the host ---- */
@@ -479,31 +584,26 @@ static void put_made(const Pass *p, EchId op, EchEdit *e)
 static void put(const Pass *p, EchId op, EchEdit *e)
 {
     const EchOp *o = &p->s.ops[op];
-    e->map[op] = ech_trace_builder_op(e->builder, ech_edit_op(e, op));
+    EchOp now = ech_edit_op(e, op);
+    if (o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE) {
+        EchBytes bytes = ech_trace_builder_peek_buffer(e->builder, o->target)->bytes;
+        now.bytes = bytes != p->s.buffers[o->target].bytes ? bytes : now.bytes;
+    }
+    e->map[op] = ech_trace_builder_op(e->builder, now);
     for (uint32_t u = 0; u < o->n_uses; u++) {
         const EchUse *use = &p->s.uses[o->first_use + u];
-        if (!p->is_state[use->buffer])
-            ech_trace_builder_use(e->builder, use->buffer, (EchAccess)use->access, use->bytes, (EchPattern)use->pattern, (EchOrigin)use->origin);
+        EchBytes most = ech_trace_builder_peek_buffer(e->builder, use->buffer)->bytes;
+        if (!p->on_host || !p->is_state[use->buffer])
+            ech_trace_builder_use(e->builder, use->buffer, (EchAccess)use->access, most < p->s.buffers[use->buffer].bytes ? MIN(use->bytes, most) : use->bytes,
+                                  (EchPattern)use->pattern, (EchOrigin)use->origin);
     }
     for (uint32_t d = 0; d < o->n_deps; d++)
         ech_edit_dep(e, &p->s.deps[o->first_dep + d], 0);
     ech_edit_work(e, op, 1);
+    if (ech_op_is_work(o) && o->queue != ECH_NONE)
+        ech_edit_asked(e, o->queue);
     if (o->queue == p->s.core)
         e->last_core = e->map[op];
-}
-
-/* What a step's kernels wait for that is none of them, for its one kernel. */
-static void put_waits(const Pass *p, const Step *step, EchEdit *e)
-{
-    uint32_t number = p->step[step->last];
-    for (EchId i = step->first; i <= step->last; i++) {
-        const EchOp *o = &p->s.ops[i];
-        for (uint32_t d = 0; d < o->n_deps && p->step[i] == number; d++) {
-            const EchDep *dep = &p->s.deps[o->first_dep + d];
-            if (p->step[dep->op] != number)
-                ech_edit_dep(e, dep, 0);
-        }
-    }
 }
 
 static void write_ops(const Pass *p, EchEdit *e)
@@ -516,10 +616,14 @@ static void write_ops(const Pass *p, EchEdit *e)
         bool of_handed = (o->kind == ECH_OP_ALLOC || o->kind == ECH_OP_FREE) && p->is_handed[o->target];
         bool ends = step && i == step->last;
         if (ends && !p->on_host) {
-            put_fused(p, step, e);
-            put_waits(p, step, e);
+            if (p->in_8_bits) {
+                put_updates(p, step, e);
+            } else {
+                put_fused(p, step, e);
+                put_waits(p, step, e);
+            }
             e->map[i] = e->last_core;
-        } else if (step || of_handed || (o->kind == ECH_OP_COPY && uses_state(p, o))) {
+        } else if (step || of_handed || (p->on_host && o->kind == ECH_OP_COPY && uses_state(p, o))) {
             e->map[i] = e->last_core;
         } else if (p->on_host && is_of_state(p, i)) {
             put_made(p, i, e);
@@ -546,8 +650,14 @@ static void say(const Pass *p, EchDiag *diag)
     }
     for (EchId b = 0; b < p->s.n_buffers; b++)
         state = ech_bytes_add(state, p->is_state[b] ? p->s.buffers[b].bytes : 0);
-    g_autofree char *size = ech_format_bytes(handed), *away = ech_format_bytes(state);
-    if (p->on_host)
+    g_autofree char *size = ech_format_bytes(handed), *away = ech_format_bytes(state), *was = ech_format_bytes(p->was);
+    if (p->in_8_bits)
+        ech_diag_remark(
+            diag,
+            "fuse: %s of the optimizer's state in 8 bits, with a scale for every %u elements, and %u of its kernels one for each parameter; up to %s "
+            "that they handed to one another at a time are not made; what rounding does to training is not told",
+            was, (unsigned)BLOCK, p->n_kernels, size);
+    else if (p->on_host)
         ech_diag_remark(diag,
                         "fuse: the optimizer runs on the host, with %s of its state; %u of its kernels are left out, and up to %s that they handed to one "
                         "another at a time; the host reads and writes each array once",
@@ -564,9 +674,15 @@ static EchTrace *write_trace(Pass *p, EchTrace *in, EchDiag *diag, GError **erro
     find_handed(p);
     sum_up(p);
     ech_edit_init(&edit, &p->s, builder);
-    if (p->on_host) {
+    if (p->on_host || p->in_8_bits) {
         find_states(p);
         find_sources(p);
+    }
+    if (p->in_8_bits) {
+        shrink_states(p, &edit);
+        ech_edit_host(&edit);
+    }
+    if (p->on_host) {
         move_states(p, &edit);
         find_going(p);
     }
@@ -581,7 +697,11 @@ static EchTrace *fuse_run(const void *options, const EchDevice *device, EchTrace
 {
     const FuseOptions *o = options;
     EchTrace *out = NULL;
-    Pass pass = {.on_host = o->where == ON_HOST}, *p = &pass;
+    if (o->where == ON_HOST && o->state == IN_8_BITS) {
+        g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "fuse: state=8bit is of an optimizer on the device, not with where=host");
+        return NULL;
+    }
+    Pass pass = {.on_host = o->where == ON_HOST, .in_8_bits = o->state == IN_8_BITS}, *p = &pass;
     bool has_memory = ech_survey_init(&p->s, in, device);
     p->steps = g_array_new(FALSE, FALSE, sizeof(Step));
     g_array_set_clear_func(p->steps, step_clear);
@@ -595,11 +715,12 @@ static EchTrace *fuse_run(const void *options, const EchDevice *device, EchTrace
         p->master[b] = ECH_NONE;
     if (has_memory)
         find_steps(p);
-    if (!p->loops && p->n_kernels > (p->on_host ? 0 : p->steps->len)) {
+    if (!p->loops && p->n_kernels > (p->on_host || p->in_8_bits ? 0 : p->steps->len)) {
         out = write_trace(p, in, diag, error);
     } else {
         ech_diag_remark(diag, "fuse: left the optimizer as it is: %s",
-                        p->on_host                                                      ? "none of PyTorch's is recorded with what its kernels read and write"
+                        p->on_host     ? "none of PyTorch's is recorded with what its kernels read and write"
+                        : p->in_8_bits ? "none of Adam, AdamW, Adagrad, SGD and RMSprop is recorded with what its kernels read and write"
                         : ech_trace_says(in, "aten::_fused_", "\n" ECH_RANGE_OPTIMIZER) ? "it is one kernel already"
                         : p->others ? "it has no kind of one kernel on a GPU in PyTorch, as Adam, AdamW, Adagrad and SGD have"
                                     : "none of PyTorch's that takes all parameters at once is recorded with what its kernels read and write");

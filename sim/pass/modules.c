@@ -10,6 +10,17 @@ bool ech_modules_is_backward(const EchSurvey *survey, EchId op)
     return ech_stack_is_backward(ech_trace_string(survey->t, survey->ops[op].stack));
 }
 
+bool ech_modules_same_gradient(const EchSurvey *survey, EchId one, EchId other)
+{
+    const char *of[2];
+    for (int k = 0; k < 2; k++) {
+        EchId stack = survey->ops[k == 0 ? one : other].stack;
+        const char *text = stack != ECH_NONE ? ech_trace_string(survey->t, stack) : "", *at = strstr(text, ECH_RANGE_BACKWARD);
+        of[k] = at != NULL ? at : text;
+    }
+    return strcmp(of[0], of[1]) == 0;
+}
+
 static EchPart part_of(const EchSurvey *s, EchId op)
 {
     const char *stack = ech_trace_string(s->t, s->ops[op].stack);

@@ -15,6 +15,8 @@ typedef enum { ECH_PART_ELSE, ECH_PART_FORWARD, ECH_PART_BACKWARD, ECH_PART_OPTI
 void ech_modules_find_parts(const EchSurvey *survey, uint8_t *part);
 /** Whether an op is of a backward pass, by its stack; what a checkpoint runs again there is, too. */
 bool ech_modules_is_backward(const EchSurvey *survey, EchId op);
+/** Whether two ops are of one operator's gradient, however many operators that itself called. */
+bool ech_modules_same_gradient(const EchSurvey *survey, EchId one, EchId other);
 /** The outermost module that an op stands in, or that its node of a backward pass is of, and whose path fits one of @patterns (NULL-terminated, "*" standing
  * for anything): its line in the op's stack, of @ret_n bytes; borrowed. NULL where there is none. */
 const char *ech_modules_find(const EchSurvey *survey, EchId op, char *const *patterns, size_t *ret_n);

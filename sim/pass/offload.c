@@ -332,18 +332,6 @@ static uint32_t after_longest_pause(const Pass *p, const Array *a)
     return found;
 }
 
-/* Whether two ops of a PyTorch program are of one operator's gradient, however many operators that itself called. */
-static bool is_same_gradient(const EchSurvey *s, EchId one, EchId other)
-{
-    const char *of[2];
-    for (int k = 0; k < 2; k++) {
-        EchId stack = s->ops[k == 0 ? one : other].stack;
-        const char *text = stack != ECH_NONE ? ech_trace_string(s->t, stack) : "", *at = strstr(text, ECH_RANGE_BACKWARD);
-        of[k] = at != NULL ? at : text;
-    }
-    return strcmp(of[0], of[1]) == 0;
-}
-
 /* Operators of PyTorch's that save an array of which their gradient reads nothing but its sizes (derivatives.yaml: "self" in a call of the backward function).
  */
 static bool saves_unread(const EchSurvey *s, EchId op)
@@ -633,7 +621,7 @@ static Reason plan_array(Pass *p, Array *a)
         if (a->n_stays > 0) {
             Stay *open = &g_array_index(p->stays, Stay, p->stays->len - 1);
             double idle = pause_between(p, a, &before, &e);
-            bool again = p->o->each && only != UINT32_MAX && n > only && !is_same_gradient(s, e.op, before.op);
+            bool again = p->o->each && only != UINT32_MAX && n > only && !ech_modules_same_gradient(s, e.op, before.op);
             bool slices = e.slices || before.slices, under_way = open->until >= e.op; /* for another queue, which needs it still */
             if (under_way && slices && !saved) {
                 open->until = before.op;
@@ -695,7 +683,7 @@ static void find_given(Pass *p, EchId buffer)
             gradient = ECH_NONE;
         } else if (!backward || again) {
             g_array_append_val(readers, ((Reader){op, again}));
-        } else if (gradient != ECH_NONE && is_same_gradient(s, gradient, op)) {
+        } else if (gradient != ECH_NONE && ech_modules_same_gradient(s, gradient, op)) {
             if (open)
                 g_array_index(p->given, Given, p->given->len - 1).last = op;
         } else {
@@ -951,9 +939,7 @@ typedef struct {
     EchEdit e;
     EchTraceBuilder *b;
     EchId host, to_host, from_host;  /* Memory; queues. */
-    EchId waited, *heard;            /* what it waited for last, the WAIT, and per queue that of which the queue's ops know, or ECH_NONE */
     EchId brought_last, called_last; /* the copy asked for last, and what a call did last that the host has waited for; or ECH_NONE */
-    EchId waits_on;                  /* queue of PyTorch's host, where it waits for copies as save_on_cpu has it; ECH_NONE: the core alone does */
     EchId *stands;                   /* per buffer: what stands for it on the device now, or ECH_NONE */
     EchId *fetched;                  /* per buffer: the copy that brought it, or ECH_NONE */
     EchId *stored;                   /* per buffer: what ends when it is on the host */
@@ -1090,21 +1076,12 @@ static bool is_hooked(const Pass *p)
     return p->o->what == WHAT_ARGUMENTS && p->o->each && !p->o->overlap && p->s.tier && p->s.tier->kind == ECH_MEM_HOST_PAGEABLE;
 }
 
-/* The op appended last, of @queue, is asked for when what the host has waited for last is done. */
-static void ask_later(Writer *w, EchId queue)
-{
-    if (w->waited == ECH_NONE || w->heard[queue] == w->waited)
-        return;
-    ech_trace_builder_dep(w->b, w->waited, 0);
-    w->heard[queue] = w->waited;
-}
-
 static EchId copy_to(Writer *w, EchId queue, EchId from, EchId to, EchBytes bytes, unsigned operators)
 {
     EchId copy = ech_edit_copy(&w->e, queue, from, to, bytes);
     if (w->p->o->each)
         ech_edit_operators(&w->e, ech_trace_builder_peek_op(w->b, copy), operators);
-    ask_later(w, queue);
+    ech_edit_asked(&w->e, queue);
     return copy;
 }
 
@@ -1119,24 +1096,12 @@ static EchId put_copy(Writer *w, EchId buffer, EchId on_device, EchBytes bytes, 
                                             : FOR_BROUGHT);
 }
 
-/* PyTorch's host, where it waits for copies, asks for nothing else before @copy is done. */
-static void let_host_wait(Writer *w, EchId copy)
-{
-    if (w->waits_on == ECH_NONE)
-        return;
-    EchOp wait = ech_op_init(ECH_OP_WAIT);
-    wait.queue = w->waits_on;
-    wait.name = ech_trace_builder_peek_op(w->b, copy)->name;
-    w->waited = ech_trace_builder_op(w->b, wait);
-    ech_trace_builder_dep(w->b, copy, 0);
-}
-
 /* The program waits for @copy to the host. */
 static void wait_for_copy(Writer *w, EchId copy)
 {
     put_wait(w, ech_trace_builder_peek_op(w->b, copy)->name);
     ech_trace_builder_dep(w->b, copy, 0);
-    let_host_wait(w, copy);
+    ech_edit_host_wait(&w->e, copy);
 }
 
 static void count(Writer *w, const Stay *stay, EchBytes bytes, uint64_t *ret_n, EchBytes *ret_bytes)
@@ -1187,7 +1152,7 @@ static void begin(Writer *w, const Stay *stay)
         ech_trace_builder_dep(w->b, w->e.map[gradient], 0);
     w->brought_last = w->fetched[buffer];
     if (is_hooked(p))
-        let_host_wait(w, w->brought_last);
+        ech_edit_host_wait(&w->e, w->brought_last);
     count(w, stay, made.bytes, &w->n_in, &w->in);
 }
 
@@ -1207,7 +1172,7 @@ static void run_begins(Writer *w, EchId i)
         if (is_call(&w->p->s, op)) /* what that needs first nothing brings ahead */
             return;
     if (ahead != ECH_NONE && w->brought_last != ECH_NONE) /* as group offloading of diffusers has it, here and when a call is over */
-        let_host_wait(w, w->brought_last);
+        ech_edit_host_wait(&w->e, w->brought_last);
     for (; ahead != ECH_NONE && next < w->begins->len; next++) {
         uint32_t k = g_array_index(w->begins, uint32_t, next);
         const Stay *stay = stay_of(w->p, k);
@@ -1255,7 +1220,7 @@ static void end(Writer *w, const Stay *stay)
     w->stands[buffer] = ECH_NONE;
     if (goes_ahead(p) && w->e.last_core != ECH_NONE && w->e.last_core != w->called_last) {
         w->called_last = w->e.last_core;
-        let_host_wait(w, w->called_last);
+        ech_edit_host_wait(&w->e, w->called_last);
     }
     if (stay->waits && !stay->at.writes) {
         put_wait(w, name);
@@ -1380,7 +1345,7 @@ static void put(Writer *w, EchId op)
     }
     ech_edit_work(&w->e, op, 1);
     if (ech_op_is_work(o) && o->queue != ECH_NONE)
-        ask_later(w, o->queue);
+        ech_edit_asked(&w->e, o->queue);
     if (o->queue == s->core)
         w->e.last_core = w->e.map[op];
 }
@@ -1506,17 +1471,11 @@ static void say(const Writer *w, EchDiag *diag)
 
 /* Until PyTorch 2.11 the host waits for what save_on_cpu packs; since 2.12 the copy is asked for and left (non_blocking, autograd/graph.py). Of a program whose
  * release is known by a setting that came later, or not at all, it is. For what comes from memory that is not page-locked it always waits. */
-static EchId host_that_waits(const Writer *w)
+static bool host_waits(const Pass *p)
 {
-    const EchSurvey *s = &w->p->s;
-    bool older = ech_trace_get_property(s->t, "allocator_settings.max_split_size") && !ech_trace_get_property(s->t, "allocator_settings.max_round_threshold");
-    bool waits = is_hooked(w->p) || goes_ahead(w->p) || (w->p->o->each && w->p->o->what == WHAT_ACTIVATIONS && !w->p->o->overlap && older);
-    if (!waits || !ech_trace_get_property(s->t, "host_order"))
-        return ECH_NONE;
-    for (EchId i = 0; i < s->n; i++)
-        if (s->ops[i].kind == ECH_OP_WAIT && s->ops[i].queue != ECH_NONE && ech_trace_queues(s->t)[s->ops[i].queue].kind == ECH_QUEUE_HOST)
-            return s->ops[i].queue;
-    return ech_trace_builder_queue(w->b, "host", ECH_QUEUE_HOST, ech_trace_queues(s->t)[s->core].device);
+    const EchTrace *t = p->s.t;
+    bool older = ech_trace_get_property(t, "allocator_settings.max_split_size") && !ech_trace_get_property(t, "allocator_settings.max_round_threshold");
+    return is_hooked(p) || goes_ahead(p) || (p->o->each && p->o->what == WHAT_ACTIVATIONS && !p->o->overlap && older);
 }
 
 static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
@@ -1526,11 +1485,9 @@ static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
     ech_edit_init(&w->e, &p->s, builder);
     w->to_host = ech_edit_copy_queue(&w->e, true);
     w->from_host = ech_edit_copy_queue(&w->e, false);
-    w->waits_on = host_that_waits(w);
-    w->brought_last = w->called_last = w->waited = ECH_NONE;
-    const size_t n_queues = ech_trace_n_queues(p->s.t) + 3; /* those for copies, and the host's */
-    w->heard = g_new(EchId, n_queues);
-    memset(w->heard, 0xff, n_queues * sizeof *w->heard);
+    if (host_waits(p))
+        ech_edit_host(&w->e);
+    w->brought_last = w->called_last = ECH_NONE;
     w->stands = g_new(EchId, p->s.n_buffers + 1);
     w->fetched = g_new(EchId, p->s.n_buffers + 1);
     w->stored = g_new(EchId, p->s.n_buffers + 1);
@@ -1568,7 +1525,6 @@ static EchTrace *write_trace(const Pass *p, EchDiag *diag, GError **error)
     g_array_unref(w->flights);
     g_free(w->dropped);
     g_free(w->begun);
-    g_free(w->heard);
     return out;
 }
 

@@ -373,6 +373,8 @@ void ech_edit_init(EchEdit *edit, const EchSurvey *survey, EchTraceBuilder *buil
                       .map = g_new(EchId, survey->n + 1),
                       .asks = ECH_NONE,
                       .last_core = ECH_NONE,
+                      .host = ECH_NONE,
+                      .waited = ECH_NONE,
                       .ahead = g_array_new(FALSE, FALSE, sizeof(Ahead))};
     for (size_t i = 0; i <= survey->n; i++)
         edit->map[i] = ECH_NONE;
@@ -414,6 +416,7 @@ void ech_edit_keep_places(EchEdit *edit)
 void ech_edit_clear(EchEdit *edit)
 {
     g_clear_pointer(&edit->map, g_free);
+    g_clear_pointer(&edit->heard, g_free);
     g_clear_pointer(&edit->ahead, g_array_unref);
 }
 
@@ -531,6 +534,40 @@ void ech_edit_operators(EchEdit *edit, EchOp *op, uint64_t operators)
         return;
     g_autofree char *launch = ech_launch_with_operators(op->launch == ECH_NONE ? "" : ech_trace_builder_peek_string(edit->builder, op->launch), operators);
     op->launch = *launch ? ech_trace_builder_string(edit->builder, launch, -1) : ECH_NONE;
+}
+
+void ech_edit_host(EchEdit *edit)
+{
+    const EchSurvey *s = edit->survey;
+    if (!ech_trace_get_property(s->t, "host_order"))
+        return;
+    for (EchId i = 0; i < s->n && edit->host == ECH_NONE; i++)
+        if (s->ops[i].kind == ECH_OP_WAIT && s->ops[i].queue != ECH_NONE && ech_trace_queues(s->t)[s->ops[i].queue].kind == ECH_QUEUE_HOST)
+            edit->host = s->ops[i].queue;
+    if (edit->host == ECH_NONE)
+        edit->host = ech_trace_builder_queue(edit->builder, "host", ECH_QUEUE_HOST, ech_trace_queues(s->t)[s->core].device);
+    const size_t n = ech_trace_builder_n_queues(edit->builder);
+    edit->heard = g_new(EchId, n);
+    memset(edit->heard, 0xff, n * sizeof *edit->heard);
+}
+
+void ech_edit_host_wait(EchEdit *edit, EchId op)
+{
+    if (edit->host == ECH_NONE)
+        return;
+    EchOp wait = ech_op_init(ECH_OP_WAIT);
+    wait.queue = edit->host;
+    wait.name = ech_trace_builder_peek_op(edit->builder, op)->name;
+    edit->waited = ech_trace_builder_op(edit->builder, wait);
+    ech_trace_builder_dep(edit->builder, op, 0);
+}
+
+void ech_edit_asked(EchEdit *edit, EchId queue)
+{
+    if (edit->waited == ECH_NONE || edit->heard[queue] == edit->waited)
+        return;
+    ech_trace_builder_dep(edit->builder, edit->waited, 0);
+    edit->heard[queue] = edit->waited;
 }
 
 void ech_edit_close(EchEdit *edit, EchId loop)

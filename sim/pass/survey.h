@@ -108,7 +108,10 @@ typedef struct {
     EchId asks;               /**< The queue that asks for memory, PyTorch's host; ECH_NONE: the core's, whatever there is. */
     bool tells_operators;     /**< The trace tells how many operators a framework's host begins (ech_op_operators()). */
     EchId last_core;          /**< The last op written to the core's queue in the body that is open, or ECH_NONE. */
-    GArray *ahead;            /**< Dependencies on ops that come later in a loop's body; settled last of all. */
+    EchId host;    /**< The queue of PyTorch's host, on which it waits for the device; ECH_NONE: none is told of, or ech_edit_host() was not called. */
+    EchId waited;  /**< The WAIT there that was appended last, or ECH_NONE, */
+    EchId *heard;  /**< and per queue that which its ops depend on. */
+    GArray *ahead; /**< Dependencies on ops that come later in a loop's body; settled last of all. */
 } EchEdit;
 
 /** Copies all but ops into @builder: memories, queues, properties but the assignment's, buffers, those of hbm without their fixed places, which hold for the
@@ -136,6 +139,12 @@ EchId ech_edit_copy(EchEdit *edit, EchId queue, EchId from, EchId to, EchBytes b
 void ech_edit_work(EchEdit *edit, EchId op, uint64_t parts);
 /** How a kernel that was launched as the old trace's @launch says is launched on a part in @parts of what it works on. */
 EchId ech_edit_launch(EchEdit *edit, EchId launch, uint64_t parts);
+/** From now on ech_edit_host_wait() has the host wait, where the old trace tells in what order it asked; to be called once all queues are there. */
+void ech_edit_host(EchEdit *edit);
+/** The host asks for nothing more before @op is done. */
+void ech_edit_host_wait(EchEdit *edit, EchId op);
+/** The op appended last, of @queue, is asked for after that. */
+void ech_edit_asked(EchEdit *edit, EchId queue);
 /** @op of the new trace has @operators begun for it, where the old one tells operators. */
 void ech_edit_operators(EchEdit *edit, EchOp *op, uint64_t operators);
 /** A dependency of an old op, for the one appended last; @more: iterations more. What it depends on may come later in the body, or be left out: then there is

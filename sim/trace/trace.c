@@ -603,6 +603,11 @@ size_t ech_trace_builder_n_ops(const EchTraceBuilder *builder)
     return builder->trace->ops->len;
 }
 
+size_t ech_trace_builder_n_queues(const EchTraceBuilder *builder)
+{
+    return builder->trace->queues->len;
+}
+
 size_t ech_trace_builder_n_buffers(const EchTraceBuilder *builder)
 {
     return builder->trace->buffers->len;

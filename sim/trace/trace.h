@@ -347,6 +347,7 @@ EchUse *ech_trace_builder_peek_use(EchTraceBuilder *builder, uint32_t use);
 EchDep *ech_trace_builder_peek_dep(EchTraceBuilder *builder, uint32_t dep);
 size_t ech_trace_builder_n_ops(const EchTraceBuilder *builder);
 size_t ech_trace_builder_n_buffers(const EchTraceBuilder *builder);
+size_t ech_trace_builder_n_queues(const EchTraceBuilder *builder);
 void ech_trace_builder_set_property(EchTraceBuilder *builder, const char *key, const char *value);
 void ech_trace_builder_printf_property(EchTraceBuilder *builder, const char *key, const char *format, ...) G_GNUC_PRINTF(3, 4);
 /** Takes away the properties whose keys begin with @prefix. */

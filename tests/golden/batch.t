@@ -143,7 +143,7 @@ $ echelon advise traces/gpt_pytorch.h100 --device h100-sxm --memory 1GiB --step 
    5  --set device.memories.hbm.capacity=64TiB --set device.memories.hbm.available=64TiB --allocator pytorch:expandable_segments:True --pass batch:what=loss,parts=8
    6  --set device.memories.hbm.capacity=64TiB --set device.memories.hbm.available=64TiB --pass remat:modules=blocks.* --pass batch:parts=2
    8  --set device.memories.hbm.capacity=64TiB --set device.memories.hbm.available=64TiB --allocator pytorch:expandable_segments:True --pass batch:parts=2
-  15  --set device.memories.hbm.capacity=64TiB --set device.memories.hbm.available=64TiB --pass remat:modules=blocks.* --pass batch:what=loss
+  16  --set device.memories.hbm.capacity=64TiB --set device.memories.hbm.available=64TiB --pass remat:modules=blocks.* --pass batch:what=loss
 $ echelon advise traces/gpt_pytorch.h100 --device l4 --step last --json | sed -n '/"batch" :/,/}/p'
   "batch" : {
     "rows" : 8,

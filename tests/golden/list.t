@@ -665,6 +665,7 @@ $ echelon list passes
       products=true or false (true)  true: anything may run again; false: no matrix products, as JAX's dots_saveable has it
   fuse             run PyTorch's optimizer as one kernel, as fused=True has it, or on the host
       where=device|host (device)  device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, as fast as the host's memory or processor reads and writes each array once: gradients go when they are done, parameters come back, its state stays
+      state=kept|8bit (kept)  on the device; 8bit: as bitsandbytes' AdamW8bit and its like have it, of parameters of 4096 elements and more, a kernel for each parameter; of Adam, AdamW, Adagrad, SGD, RMSprop
   schedule         run kernels, begin copies from and to the host, and wait for them, when XLA's latency-hiding scheduler does
       copies=number (0)  copies from and to the host under way at a time, at most; 0: as XLA has it, 5 on TPUs, 2 on GPUs
       memory=size (0)  device memory that it keeps to where it can; 0: 95 % of what there is, XLA's default (xla_tpu_scheduler_percent_shared_memory_limit, GPUs: xla_gpu_memory_limit_slop_factor)

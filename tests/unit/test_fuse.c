@@ -1,5 +1,7 @@
 /* The fuse pass: an optimizer's kernels over lists as one, on traces made by hand. */
 #include "models/device/device_yaml.h"
+#include "sim/base/error.h"
+#include "sim/pass/pass.h"
 #include "tests/support/made.h"
 
 #include <check.h>
@@ -182,6 +184,32 @@ START_TEST(weights_of_its_own)
 }
 END_TEST
 
+/* State in 8 bits is a quarter, and a 64th for scales; each parameter has a kernel, which the host of PyTorch waits for. */
+START_TEST(state_in_8_bits)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    g_autoptr(EchTrace) in = made(_i ? "RMSprop" : "AdamW", 1, false);
+    const char *const specs[] = {"fuse:state=8bit", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    g_autoptr(EchRun) run = ech_test_replay(out, device);
+    const EchBytes state = N * (GB / 4 + 4 * ((GB / 4 + 255) / 256));
+    ck_assert(run->completed);
+    ck_assert_uint_eq(ech_test_count(out, ECH_OP_KERNEL), 1 + N);
+    ck_assert_uint_le(ech_test_peak(run, "hbm") - (6 * GB + state), N * 512); /* as the memory aligns */
+    /* Parameters are read and written, gradients read, state read and written. */
+    ck_assert_int_eq((run->makespan + ms / 2) / ms, 60 + 3 * 30 + (EchTime)(2 * state / (GB / 10)));
+    ck_assert(ech_test_says(diag, "what rounding does to training is not told"));
+    GError *error = NULL;
+    g_autoptr(GPtrArray) passes = g_ptr_array_new_with_free_func((GDestroyNotify)ech_pass_free);
+    g_ptr_array_add(passes, ech_pass_new("fuse:where=host,state=8bit", NULL));
+    EchTrace *none = ech_passes_run_trace(passes, device, in, diag, &error);
+    ck_assert_ptr_null(none);
+    ck_assert(g_error_matches(error, ECH_ERROR, ECH_ERROR_CONFIG));
+    g_clear_error(&error);
+}
+END_TEST
+
 /* What is one kernel already is said to be. */
 START_TEST(already)
 {
@@ -235,6 +263,7 @@ int main(void)
     tcase_add_loop_test(tcase, runs_on_host, 0, G_N_ELEMENTS(on_host));
     tcase_add_loop_test(tcase, beside_a_loop, 0, 2);
     tcase_add_test(tcase, already);
+    tcase_add_loop_test(tcase, state_in_8_bits, 0, 2);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
