@@ -360,8 +360,8 @@ static void free_values(Writer *w, uint32_t run)
 /* ---- operators ---- */
 
 /* Operators that the host begins for torch.utils.checkpoint itself: for each array that a module saves when it runs again detach(), once or thrice (3.7 on
- * average), and three calls of Python, each as long as 1.5 (traces/capture/pretend/python/pretend_saved.py); of what is saved, kernels of gradients are seen to read
- * one of two (a Llama, a ViT, a BERT and a GPT-2, PyTorch 2.11 and 2.15). And for a call, whose random numbers are to be the same. */
+ * average), and three calls of Python, each as long as 1.5 (traces/capture/pretend/python/pretend_saved.py); of what is saved, kernels of gradients are seen to
+ * read one of two (a Llama, a ViT, a BERT and a GPT-2, PyTorch 2.11 and 2.15). And for a call, whose random numbers are to be the same. */
 enum { FOR_SAVED = 17, FOR_CALL = 3 };
 
 /* @now, which is what op @op becomes, has @more operators begun for it. */

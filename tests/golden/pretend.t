@@ -163,8 +163,8 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - remat: left the trace as it is: no module of PyTorch whose path fits 'layers.*' makes arrays that wait; 'run' names modules
 $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm --engine native --pass 'remat:modules=blocks.*,above=1' | sed -n '/It fits/p;/Steps/,/^$/p;/ - remat/p'
   It fits. hbm 4.09 GiB of 78.6 GiB (5 %)
-  Steps: 2, the middle one takes 13.2 ms; --step N tells all of this of one alone
-    13.2 ms from Optimizer.step#AdamW.step to the next, 255 kernels, at most 4.09 GiB
+  Steps: 2, the middle one takes 13.6 ms; --step N tells all of this of one alone
+    13.6 ms from Optimizer.step#AdamW.step to the next, 255 kernels, at most 4.09 GiB
     12.7 ms from Optimizer.step#AdamW.step to the next, 201 kernels, at most 4.09 GiB
 
   - remat: 96 arrays (1.64 GiB) made again instead of kept: 108 kernels run again, 2.00 ms by their own times
