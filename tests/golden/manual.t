@@ -43,7 +43,7 @@ $ echelon help questions ofload
 echelon help questions: none has 'ofload'; did you mean 'offload'? 'echelon help questions' shows all
 exit 1
 $ echelon help question | grep '^      ' | sed 's/^ *//' >$T/commands; grep -c . $T/commands; grep -E '^echelon ' $T/commands | while read -r program verb rest; do echelon help $verb >$T/options 2>&1 || echo "no verb: $verb"; for word in $rest; do case $word in --) break ;; --*) grep -q -e "$word[ =]" $T/options || echo "no option: $verb $word" ;; esac; done; done
-161
+162
 $ grep -E 'traces/|tutorial|layout|list|offload_h100|checkpoint_or' $T/commands | while IFS= read -r line; do eval "$line" >$T/seen 2>&1 </dev/null || { echo "fails: $line"; cat $T/seen; }; done
 $ for v in $(echelon help | sed -n 's/^  \([a-z]*\) .*/\1/p'); do COLUMNS=80 echelon help $v | sed '/^Examples:/,$d' | awk -v v=$v 'length($0) > 80 { print v ": " $0 }'; done
 $ COLUMNS=80 echelon help alloc | sed -n '1,/--help/p'
