@@ -11,7 +11,7 @@ OF_TWO = 3
 
 def install(graph):
     """@graph: the module torch.autograd.graph."""
-    library, calls, made = ctypes.CDLL(None), itertools.count(), graph.saved_tensors_hooks.__init__
+    asked, calls, made = ctypes.CDLL(None).pretend_asked, itertools.count(), graph.saved_tensors_hooks.__init__
 
     def counted(function):
         if not isinstance(function, (types.FunctionType, types.MethodType)):  # a graph that a compiler takes in
@@ -19,7 +19,7 @@ def install(graph):
 
         def called(array):
             if next(calls) & 1:
-                library.pretend_asked(OF_TWO)
+                asked(OF_TWO)
             return function(array)
         return called
 
