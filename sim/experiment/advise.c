@@ -82,8 +82,8 @@ typedef struct {
 /* Tried late: training rounds otherwise then. */
 #define IN_8_BITS "fuse:state=8bit"
 #define EIGHT_BITS                                                                                                                                             \
-    "bitsandbytes.optim.AdamW8bit(...) in place of torch.optim.AdamW (of transformers' Trainer "                                                               \
-    "optim=\"adamw_bnb_8bit\"): its state is rounded to 8 bits"
+    "bitsandbytes.optim.AdamW8bit(...) in place of torch.optim.AdamW (of others their like there; of transformers' Trainer optim=\"adamw_bnb_8bit\"): its "    \
+    "state is rounded to 8 bits"
 /* With how many: as many as a batch has rows. */
 #define ROW_BY_ROW "batch:parts="
 #define LOSS "batch:what=loss"

@@ -140,9 +140,9 @@ static const struct {
     {"refill out of memory. Try to lower", SGLANG_TOKENS},
     {"ecode out of memory. Try to lower", SGLANG_TOKENS},
     {"KV cache pool is full. Retract requests",
-     "the text says that SGLang's KV cache was full and it took back requests, which it computes again later: slower, no error, and no memory ran out. Where "
-     "it "
-     "comes often: --schedule-conservativeness above 1, fewer --max-running-requests, or a larger cache (--mem-fraction-static, a --kv-cache-dtype of 8 bits)"},
+     "the text says that SGLang's KV cache was full and it took back requests, which it computes again later: slower, no error, and no memory ran out. "
+     "Where it comes often: --schedule-conservativeness above 1, fewer --max-running-requests, or a larger cache (--mem-fraction-static, a --kv-cache-dtype of "
+     "8 bits)"},
     {"alloc_req_slots runs out of memory",
      "the text says that SGLang's table of requests (req_to_token_pool) had no row left for another one, not that the device's or the host's memory ran out: "
      "what it tells as available, and num_reqs, are counts of requests. It has as many rows as --max-running-requests says, or SGLang reckons by itself; its "

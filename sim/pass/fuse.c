@@ -28,9 +28,8 @@ static const EchParam fuse_params[] = {
      "device: one kernel, of optimizers over lists that PyTorch has such a kind of; host: any optimizer runs there, as fast as the host's memory "
      "or processor reads and writes each array once: gradients go when they are done, parameters come back, its state stays"},
     {"state", ECH_PARAM_ENUM, offsetof(FuseOptions, state), "kept", NULL, NULL, states,
-     "on the device; 8bit: as bitsandbytes' AdamW8bit and its like have it, of parameters of 4096 elements and more, a kernel for each parameter; of Adam, "
-     "AdamW, "
-     "Adagrad, SGD, RMSprop"},
+     "on the device; 8bit: as bitsandbytes' AdamW8bit and its like have it, of parameters of 4096 elements and more, a kernel for each parameter; of "
+     "Adam, AdamW, Adagrad, SGD, RMSprop"},
     {NULL, ECH_PARAM_U64, 0, NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -680,6 +679,10 @@ static EchTrace *write_trace(Pass *p, EchTrace *in, EchDiag *diag, GError **erro
     }
     if (p->in_8_bits) {
         shrink_states(p, &edit);
+        if (p->was == 0) {
+            ech_diag_remark(diag, "fuse: left the optimizer as it is: it has no state of parameters of %u elements and more", (unsigned)LEAST_ELEMENTS);
+            return ech_trace_ref(in);
+        }
         ech_edit_host(&edit);
     }
     if (p->on_host) {

@@ -1470,7 +1470,8 @@ static void say(const Writer *w, EchDiag *diag)
 }
 
 /* Until PyTorch 2.11 the host waits for what save_on_cpu packs; since 2.12 the copy is asked for and left (non_blocking, autograd/graph.py). Of a program whose
- * release is known by a setting that came later, or not at all, it is. For what comes from memory that is not page-locked it always waits. */
+ * release is known by a setting that came later (2.13), or not at all, it is; of 2.12, which has none of its own, it is told as of 2.11. For what comes from
+ * memory that is not page-locked it always waits. */
 static bool host_waits(const Pass *p)
 {
     const EchTrace *t = p->s.t;

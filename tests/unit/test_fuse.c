@@ -210,6 +210,26 @@ START_TEST(state_in_8_bits)
 }
 END_TEST
 
+/* Without state there is nothing to round. */
+START_TEST(no_state_in_8_bits)
+{
+    g_autoptr(EchDevice) device = ech_test_device_yaml(device_text);
+    g_autoptr(EchDiag) diag = ech_diag_new();
+    Made m = {.b = ech_test_begin(), .optimizer = "SGD"};
+    for (unsigned k = 0; k < N; k++) {
+        m.parameters[k] = ech_test_buffer(m.b, "p", GB, ECH_ROLE_PARAMETER, true);
+        m.gradients[k] = ech_test_buffer(m.b, "g", GB, ECH_ROLE_GRADIENT, true);
+    }
+    kernel(&m, "_foreach_add_", m.parameters, m.gradients, m.parameters);
+    g_autoptr(EchTrace) in = ech_test_finish(m.b);
+    ech_trace_builder_free(m.b);
+    const char *const specs[] = {"fuse:state=8bit", NULL};
+    g_autoptr(EchTrace) out = ech_test_pass(in, device, diag, specs);
+    ck_assert_ptr_eq(out, in);
+    ck_assert(ech_test_says(diag, "left the optimizer as it is: it has no state"));
+}
+END_TEST
+
 /* What is one kernel already is said to be. */
 START_TEST(already)
 {
@@ -264,6 +284,7 @@ int main(void)
     tcase_add_loop_test(tcase, beside_a_loop, 0, 2);
     tcase_add_test(tcase, already);
     tcase_add_loop_test(tcase, state_in_8_bits, 0, 2);
+    tcase_add_test(tcase, no_state_in_8_bits);
     suite_add_tcase(suite, tcase);
     return ech_test_main(suite);
 }
