@@ -1,6 +1,6 @@
 """Of which module each kernel is that torch.compile compiled. TorchInductor knows where each node of its graphs came from, whoever calls what it wrote only the function; so
 what it writes says so itself, and what it keeps of that on disk is found by captures alone. Modules are named from the one (or the function) that was compiled on, since one
-compiled block stands for all that are alike: sim/import/pretend.c joins that to the module that is called."""
+compiled block stands for all that are alike: sim/import/pretend_ranges.c joins that to the module that is called."""
 import functools
 import re
 import threading
