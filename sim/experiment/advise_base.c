@@ -444,7 +444,9 @@ bool ech_advise_run_base(Advise *a, GPtrArray **ret_results, EchResult **ret, GE
     advice->margin = ech_remat_margin(result->trace);
     if (a->pytorch && a->trains)
         ech_batch_kind(result->trace, result->device, &advice->is_graph, &advice->of_pairs);
-    const char *rows = a->pytorch && a->trains && !advice->is_graph && !advice->of_pairs ? ech_trace_get_property(result->trace, ECH_TRACE_BATCH) : NULL;
+    bool tensors = !ech_trace_get_property(result->trace, ECH_TRACE_SEGMENTS);
+    const char *rows =
+        a->pytorch && a->trains && tensors && !advice->is_graph && !advice->of_pairs ? ech_trace_get_property(result->trace, ECH_TRACE_BATCH) : NULL;
     advice->batch = rows ? g_ascii_strtoull(rows, NULL, 10) : 0;
     const EchMemory *hbm = ech_device_memory(result->device, "hbm");
     if (!hbm) {

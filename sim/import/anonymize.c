@@ -602,6 +602,7 @@ static bool stays(const Anonymizer *a, const char *key, const char *value)
                                           "recurrence_",
                                           "reserved_never_grew",
                                           ECH_TRACE_BATCH,
+                                          ECH_TRACE_SEGMENTS,
                                           "pretended_",
                                           "inferred_",
                                           "migrations_recorded",

@@ -406,7 +406,7 @@ static char *find_snapshot(const char *path)
     return NULL;
 }
 
-static bool merge_snapshot(Reader *r, const char *path, bool found, GError **error)
+static bool merge_snapshot(Reader *r, const char *path, bool found, bool *ret_of_another, GError **error)
 {
     int64_t unix_us;
     g_autoptr(GError) why = NULL;
@@ -423,6 +423,7 @@ static bool merge_snapshot(Reader *r, const char *path, bool found, GError **err
     if (difference > INT64_C(86400000000) || difference < INT64_C(-86400000000)) {
         if (found) {
             ech_diag_remark(r->ret->diag, "%s lies beside it but is of another run: left out", path);
+            *ret_of_another = true;
             return true;
         }
         g_set_error(error, ECH_ERROR, ECH_ERROR_CONFIG, "%s: begins %" G_GINT64_FORMAT " s away from %s; they are not of the same run", path,
@@ -537,12 +538,15 @@ static bool finish(Reader *r, const EchImportOptions *options, GError **error)
     }
     const char *given = options ? options->beside : NULL;
     g_autofree char *found = given || (options && options->ignore_beside) ? NULL : find_snapshot(ech_source_path(r->source));
-    if ((given || found) && !merge_snapshot(r, given ? given : found, !given, error))
+    bool none = !given && !found, one_by_one = r->n_of_pool > r->n_blocks / 2;
+    if (!none && !merge_snapshot(r, given ? given : found, !given, &none, error))
         return false;
-    if (!given && !found && r->peak_reserved > 0 && r->calls->len > 0)
+    if (none && !one_by_one && r->peak_reserved > 0 && r->calls->len > 0) {
+        ech_trace_builder_set_property(r->builder, ECH_TRACE_SEGMENTS, "1");
         ech_diag_remark(r->ret->diag,
                         "no snapshot of PyTorch's lies beside it: what is allocated are the segments that PyTorch asked the driver for, not its tensors");
-    if (!given && !found && r->n_of_pool > r->n_blocks / 2) /* TensorFlow's and JAX's arrays, whatever scratch memory they ask for besides */
+    }
+    if (none && one_by_one) /* TensorFlow's and JAX's arrays, whatever scratch memory they ask for besides */
         ech_trace_builder_set_property(r->builder, "asked_one_by_one",
                                        r->pool_wanted     ? "cuda_async"
                                        : r->of_tensorflow ? "tensorflow"

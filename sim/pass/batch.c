@@ -689,5 +689,6 @@ const EchPassClass ech_pass_batch = {
     .source = "ours; rows by what modules are given; PyTorch's AccumulateGrad; Liger's parts of a loss",
     .params = params,
     .options_size = sizeof(Options),
+    .of_tensors = true,
     .trace = batch_run,
 };

@@ -745,4 +745,5 @@ const EchPassClass ech_pass_fuse = {.name = "fuse",
                                     .source = "PyTorch 2.15, torch/optim; torchao 0.18, torchao/optim/cpu_offload.py",
                                     .params = fuse_params,
                                     .options_size = sizeof(FuseOptions),
+                                    .of_tensors = true,
                                     .trace = fuse_run};

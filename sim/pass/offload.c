@@ -1644,4 +1644,5 @@ const EchPassClass ech_pass_offload = {.name = "offload",
                                        .params = offload_params,
                                        .options_size = sizeof(OffloadOptions),
                                        .goal = offload_goal,
+                                       .of_tensors = true,
                                        .trace = offload_run};

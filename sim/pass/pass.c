@@ -148,6 +148,13 @@ EchTrace *ech_passes_run_trace(const GPtrArray *passes, const EchDevice *device,
         if (!pass->class->trace)
             continue;
         say_names(pass, trace, diag);
+        if (pass->class->of_tensors && ech_trace_get_property(trace, ECH_TRACE_SEGMENTS)) {
+            ech_diag_remark(diag,
+                            "%s: left the trace as it is: no snapshot of PyTorch's lies beside it, and what is known are segments of its allocator, not its "
+                            "tensors; 'echelon capture' writes one (PID.pickle beside PID.pretend)",
+                            pass->class->name);
+            continue;
+        }
         EchTrace *next = pass->class->trace(pass->options, device, trace, diag, error);
         if (!next) {
             g_prefix_error(error, "pass %s: ", pass->class->name);

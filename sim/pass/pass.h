@@ -24,6 +24,7 @@ typedef struct {
     const char *source;                    /**< Where its rules come from, or "ours". */
     const EchParam *params;                /**< Its options, ended by a row without a name; NULL: none. */
     size_t options_size;                   /**< Of the struct the params fill; 0 without params. */
+    bool of_tensors;                       /**< Goes by what arrays are and when they live: of PyTorch's memory it needs tensors (ECH_TRACE_SEGMENTS). */
     EchBytes (*goal)(const void *options); /**< What the device is to hold at its fullest, 0: as little as can be; NULL: no such pass. */
     /** An owned program: a changed one, or another reference to @in. @device is what it will run on. ECH_ERROR_UNSUPPORTED where it cannot say anything. */
     EchProgram *(*program)(const void *options, const EchDevice *device, EchProgram *in, EchDiag *diag, GError **error);

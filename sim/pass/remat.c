@@ -467,4 +467,5 @@ const EchPassClass ech_pass_remat = {
     .params = remat_params,
     .options_size = sizeof(RematOptions),
     .goal = remat_goal,
+    .of_tensors = true,
     .trace = remat_run};

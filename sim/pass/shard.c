@@ -595,4 +595,5 @@ const EchPassClass ech_pass_shard = {
               "torch/distributed/fsdp/_fully_shard, torch/distributed/optim/zero_redundancy_optimizer.py",
     .params = shard_params,
     .options_size = sizeof(EchShardOptions),
+    .of_tensors = true,
     .trace = shard_run};

@@ -255,6 +255,8 @@ const char *ech_trace_get_property(const EchTrace *trace, const char *key);
 #define ECH_TRACE_NO_ROOM "server_has_no_room"
 /** A property: one of PyTorch's modules ran with gradients, so that what a backward pass takes is kept, whether one follows or not. */
 #define ECH_TRACE_KEEPS "keeps_for_backward"
+/** A property of PyTorch's programs of which no memory snapshot was found: what they allocate are the segments of its allocator, not tensors. */
+#define ECH_TRACE_SEGMENTS "segments_alone"
 /** Value of the property "host_order", of programs that ran on a GPU that was not there, where no framework asked for their work: it is in CUDA C++, or nothing
  * is known of it. */
 #define ECH_HOST_COMPILED "as asked by compiled code"

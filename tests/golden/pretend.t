@@ -196,6 +196,11 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
 $ gzip -dc traces/gpt_pytorch.h100/gpt.pretend.gz > $T/alone.pretend; echelon info $T/alone.pretend | tail -2
          307  uses of inferred direction
 - no snapshot of PyTorch's lies beside it: what is allocated are the segments that PyTorch asked the driver for, not its tensors
+$ echelon run --trace $T/alone.pretend --device h100-sxm --engine native --pass batch:rows=16 --pass remat | grep 'left the'; echelon advise $T/alone.pretend --device h100-sxm | grep -A3 -e 'A batch of' -e 'cannot be done'
+  - batch: left the trace as it is: no snapshot of PyTorch's lies beside it, and what is known are segments of its allocator, not its tensors; 'echelon capture' writes one (PID.pickle beside PID.pretend)
+  - remat: left the trace as it is: no snapshot of PyTorch's lies beside it, and what is known are segments of its allocator, not its tensors; 'echelon capture' writes one (PID.pickle beside PID.pretend)
+  What cannot be done, or needs no less
+    all that was tried: no snapshot of PyTorch's lies beside it, and what is known are segments of its allocator, not its tensors; 'echelon capture' writes one (PID.pickle beside PID.pretend)
 $ printf 'echelon-pretend 1\nclock 1\ndevice 84825604096 536870912 1 "h100-sxm"\nname 1 "k"\nalloc 10 0 0 4294967296 84600000000 3 0\nkernel 20 0 0 1 1 1 1 32 1 1 0\nend\n' > $T/tight.pretend; echelon advise $T/tight.pretend --device h100-sxm | sed -n '/NOT FIT/p;/larger device/,/^$/p'
   IT DOES NOT FIT. 78.8 GiB of hbm are needed, 78.6 GiB are there beside 512 MiB of the process's context.
   As it is, on a larger device
