@@ -27,7 +27,7 @@ $ echelon run --trace traces/gpt_unrolled_kept.h100 --device h100-sxm --pass bat
   after pass batch:times=2
     Nothing: pass batch:times=2 leaves it as it is: it does not tell what its modules are given; one of PyTorch's that is captured anew by 'echelon capture --pretend' does.
   - batch: left the trace as it is: it does not tell what its modules are given; one of PyTorch's that is captured anew by 'echelon capture --pretend' does
-$ zcat traces/gpt_pytorch_measures.h100/checkpoint.pretend.gz | sed 's/nn.Module given/given/' >$T/before.pretend; echelon run --trace $T/before.pretend --device h100-sxm --pass batch:rows=4 2>&1 | grep -E 'batch:'
+$ zcat traces/gpt_pytorch_measures.h100/checkpoint.pretend.gz | sed 's/nn.Module given/given/' >$T/before.pretend; cp traces/gpt_pytorch_measures.h100/checkpoint.pickle.gz $T/before.pickle.gz; echelon run --trace $T/before.pretend --device h100-sxm --pass batch:rows=4 2>&1 | grep -E 'batch:'
   after pass batch:rows=4
     Nothing: pass batch:rows=4 leaves it as it is: it does not tell what its modules are given; one of PyTorch's that is captured anew by 'echelon capture --pretend' does.
   - batch: left the trace as it is: it does not tell what its modules are given; one of PyTorch's that is captured anew by 'echelon capture --pretend' does
