@@ -4,6 +4,7 @@
 #include "sim/experiment/alloc_study_private.h"
 #include "sim/experiment/output.h"
 #include "sim/report/placements_csv.h"
+#include "sim/trace/ranges.h"
 
 #include <string.h>
 
@@ -240,8 +241,8 @@ static bool replay(const EchAllocStudy *study, const char *spec, const EchAllocR
     return write_placements(study, options->placements, row->events, placed, error);
 }
 
-/* What a recording does not tell is which PyTorch made it. Free blocks of a size are taken in another order by 2.12, and in a third one since 2.13: the one
- * that its settings are of, or else that most recorded addresses agree with. */
+/* What a recording does not tell, other than a capture without a GPU, is which PyTorch made it. Free blocks of a size are taken in another order by 2.12, and
+ * in a third one since 2.13: the one that its settings are of, or else that most recorded addresses agree with. */
 enum { UP_TO_2_11, SINCE_2_13, OF_2_12 };
 static const struct {
     const char *option, *name;
@@ -269,6 +270,13 @@ void ech_alloc_study_find_release(EchAllocStudy *study)
     g_autofree char *recorded = study->start ? ech_alloc_recorded_spec(study->trace) : NULL;
     if (!recorded || !g_str_has_prefix(recorded, "pytorch"))
         return;
+    const char *told = ech_trace_get_property(study->trace, ECH_TRACE_TORCH_RELEASE);
+    if (told) {
+        g_autofree char *option = g_strconcat("release:2.", told, NULL);
+        study->release = g_intern_string(option);
+        study->released = study->release + strlen("release:");
+        return;
+    }
     if (ech_trace_get_property(study->trace, "allocator_settings.max_round_threshold")) { /* a setting that 2.13 brought */
         study->release = releases[SINCE_2_13].option;
         study->released = releases[SINCE_2_13].name;

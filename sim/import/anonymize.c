@@ -603,6 +603,7 @@ static bool stays(const Anonymizer *a, const char *key, const char *value)
                                           "reserved_never_grew",
                                           ECH_TRACE_BATCH,
                                           ECH_TRACE_SEGMENTS,
+                                          ECH_TRACE_TORCH_RELEASE,
                                           "pretended_",
                                           "inferred_",
                                           "migrations_recorded",

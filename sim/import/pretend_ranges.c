@@ -6,6 +6,7 @@
 #include "sim/import/range_sizes.h"
 #include "sim/trace/ranges.h"
 #include "sim/trace/step.h"
+#include <stdio.h>
 #include <string.h>
 
 /* Deeper ranges are not kept; operators nest a few dozen deep. */
@@ -336,6 +337,14 @@ static void add_with(Reader *r, const char *measure)
     ech_trace_builder_set_property(r->builder, ECH_TRACE_WITH, r->with->str);
 }
 
+/* Which PyTorch the program runs; of another than 2.N nothing is known that would hang on it. */
+static void add_release(Reader *r, const char *version)
+{
+    unsigned minor;
+    if (sscanf(version, "2.%2u.", &minor) == 1)
+        ech_trace_builder_printf_property(r->builder, ECH_TRACE_TORCH_RELEASE, "%u", minor);
+}
+
 bool ech_pretend_add_mark(Reader *r, GError **error)
 {
     const Text *text = ech_pretend_text_of(r, r->lines.fields[2], error);
@@ -346,6 +355,8 @@ bool ech_pretend_add_mark(Reader *r, GError **error)
         add_given(r, r->lines.fields[0], name + strlen(GIVEN));
     else if (g_str_has_prefix(name, WITH))
         add_with(r, name + strlen(WITH));
+    else if (g_str_has_prefix(name, ECH_MARK_TORCH))
+        add_release(r, name + strlen(ECH_MARK_TORCH));
     else if (strcmp(name, ECH_MARK_KEEPS) == 0)
         ech_trace_builder_set_property(r->builder, ECH_TRACE_KEEPS, "true");
     else if (g_str_has_prefix(name, ECH_MARK_NO_ROOM))

@@ -1469,13 +1469,16 @@ static void say(const Writer *w, EchDiag *diag)
                   "of stacks of layers that saved nothing (pass slice before this one updates them layer by layer, as a program can)");
 }
 
-/* Until PyTorch 2.11 the host waits for what save_on_cpu packs; since 2.12 the copy is asked for and left (non_blocking, autograd/graph.py). Of a program whose
- * release is known by a setting that came later (2.13), or not at all, it is; of 2.12, which has none of its own, it is told as of 2.11. For what comes from
- * memory that is not page-locked it always waits. */
+/* Until PyTorch 2.11 the host waits for what save_on_cpu packs; since 2.12 the copy is asked for and left (non_blocking, autograd/graph.py). A snapshot does
+ * not tell its release, but has a setting that 2.13 brought; 2.12, which has none of its own, is then told as 2.11. For what comes from memory that is not
+ * page-locked it always waits. */
 static bool host_waits(const Pass *p)
 {
     const EchTrace *t = p->s.t;
-    bool older = ech_trace_get_property(t, "allocator_settings.max_split_size") && !ech_trace_get_property(t, "allocator_settings.max_round_threshold");
+    const char *release = ech_trace_get_property(t, ECH_TRACE_TORCH_RELEASE);
+    bool older = release
+                     ? g_ascii_strtoull(release, NULL, 10) < 12
+                     : ech_trace_get_property(t, "allocator_settings.max_split_size") && !ech_trace_get_property(t, "allocator_settings.max_round_threshold");
     return is_hooked(p) || goes_ahead(p) || (p->o->each && p->o->what == WHAT_ACTIVATIONS && !p->o->overlap && older);
 }
 

@@ -28,6 +28,10 @@
 #define ECH_MARK_NO_ROOM "server has no room: "
 
 /** A mark where a module is called, the first one that is with gradients (capture/pretend/python/sitecustomize.py). */
+/** A mark of captures: which PyTorch the program runs, "echelon torch: 2.12.1+cu130". */
+#define ECH_MARK_TORCH "echelon torch: "
+/** And the property that it becomes: N of the release 2.N. */
+#define ECH_TRACE_TORCH_RELEASE "pytorch_release"
 #define ECH_MARK_KEEPS "nn.Module keeps what a backward pass takes"
 
 static inline bool ech_stack_has_module(const char *stack)

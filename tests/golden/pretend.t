@@ -193,6 +193,15 @@ $ echelon run --trace traces/gpt_pytorch.h100/gpt.pretend.gz --device h100-sxm -
   - offload: left 9 arrays on the device (4.58 GiB): they are used again before copies out and back would be over (idle=0 takes them all the same)
   - prefetch: 75 fetches from the host start earlier (1.88 GiB), by 5.23 ms of computing at most
   - prefetch: it takes up to 640 MiB more of the device's memory
+$ for v in 2.11.0 2.12.1+cu130; do zcat traces/gpt_pytorch_measures.h100/accumulate.pretend.gz | awk -v V=$v '/^name /{n = $2} /^end$/{printf "name %d \"echelon torch: %s\"\nmark 1 1 %d\n", n + 1, V, n + 1} {print}' > $T/of.pretend; cp traces/gpt_pytorch_measures.h100/accumulate.pickle.gz $T/of.pickle.gz; echelon run --trace $T/of.pretend --device h100-sxm --engine native --pass offload:what=activations,idle=0,each=true,above=1 | grep -e 'It takes' -e reserved; done
+  3.00 GiB reserved by allocator pytorch:release:2.11, as recorded (PyTorch 2.11); nvidia-smi would show 3.50 GiB, 512 MiB of it the process's context.
+  It takes 365 ms, bound by host link to device (38 % of the critical path).
+    It takes 4.89 times as long: 74.6 ms -> 365 ms. Along the critical path: +137 ms host link to device, +137 ms host link from device, +15.3 ms others.
+    hbm: 2.58 GiB live at 226 ms, 3.00 GiB reserved (14.3 % of it lost to fragmentation); pytorch:release:2.11
+  3.00 GiB reserved by allocator pytorch:release:2.12, as recorded (PyTorch 2.12); nvidia-smi would show 3.50 GiB, 512 MiB of it the process's context.
+  It takes 353 ms, bound by host link to device (39 % of the critical path).
+    It takes 4.74 times as long: 74.6 ms -> 353 ms. Along the critical path: +137 ms host link to device, +137 ms host link from device.
+    hbm: 2.58 GiB live at 219 ms, 3.00 GiB reserved (14.3 % of it lost to fragmentation); pytorch:release:2.12
 $ gzip -dc traces/gpt_pytorch.h100/gpt.pretend.gz > $T/alone.pretend; echelon info $T/alone.pretend | tail -2
          307  uses of inferred direction
 - no snapshot of PyTorch's lies beside it: what is allocated are the segments that PyTorch asked the driver for, not its tensors

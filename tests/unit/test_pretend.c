@@ -1751,7 +1751,8 @@ START_TEST(measures_captured_with)
     g_autofree char *much = g_strnfill(2000, 'x'), *name = g_strdup_printf("name 4 \"echelon with: checkpoint=%s\"\n", much);
     g_autofree char *text =
         g_strconcat(HEAD "name 1 \"echelon with: autocast=bfloat16\"\nname 2 \"echelon with: fused\"\nname 3 \"with: compile\"\n", name,
-                    "name 5 \"nn.Module keeps what a backward pass takes\"\nmark 1 1 1\nmark 2 1 2\nmark 3 1 1\nmark 4 1 3\nmark 5 1 4\nmark 5 1 5\n"
+                    "name 5 \"nn.Module keeps what a backward pass takes\"\nname 6 \"echelon torch: 2.12.1+cu130\"\nname 7 \"echelon torch: 3.0\"\n"
+                    "mark 1 1 1\nmark 2 1 2\nmark 3 1 1\nmark 4 1 3\nmark 5 1 4\nmark 5 1 5\nmark 5 1 6\nmark 5 1 7\n"
                     "set 6 0 0 8\nend\n",
                     NULL);
     g_autoptr(EchImport) import = must_read(text);
@@ -1759,6 +1760,8 @@ START_TEST(measures_captured_with)
     ck_assert(ech_trace_says(import->trace, "with: compile", "") && !ech_trace_says(import->trace, "echelon with", "")); /* the program's own mark */
     g_autoptr(EchImport) without = must_read(HEAD "set 6 0 0 8\nend\n");
     ck_assert_ptr_null(ech_trace_get_property(without->trace, ECH_TRACE_WITH));
+    ck_assert_str_eq(ech_trace_get_property(import->trace, ECH_TRACE_TORCH_RELEASE), "12"); /* of a 3.0 nothing is known */
+    ck_assert_ptr_null(ech_trace_get_property(without->trace, ECH_TRACE_TORCH_RELEASE));
     ck_assert(ech_trace_get_property(import->trace, ECH_TRACE_KEEPS) && !ech_trace_get_property(without->trace, ECH_TRACE_KEEPS));
 }
 END_TEST

@@ -364,6 +364,7 @@ def _install(torch):
     recorder = _Recorder(torch)
     recorder.keep_memory()
     torch.cuda._lazy_call(recorder.start)
+    torch.cuda._lazy_call(lambda: torch.cuda.nvtx.mark("echelon torch: %s" % torch.__version__))
     import pretend_ranks
     pretend_ranks.install(torch, _finder)
     pretend_ranks.install_servers(_finder)
