@@ -1219,7 +1219,7 @@ START_TEST(products_in_room)
 }
 END_TEST
 
-/* Calls of cuDNN from before its graphs, whose tensors are the library's own: here tests/programs/fake_cudnn.c's, of f32. */
+/* Calls of cuDNN from before its graphs, whose tensors are the library's own: here tests/gpu/fake/cudnn.c's, of f32. */
 START_TEST(calls_of_tensors)
 {
     load_dnn();
