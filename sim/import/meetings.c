@@ -7,6 +7,7 @@
 typedef struct {
     EchId name;
     uint32_t device, item, size; /* size: devices that take part, or 0 */
+    uint32_t turn;               /* which of its name it is on its device */
     EchTime start, end;
     uint8_t collective;
     bool met;
@@ -77,6 +78,67 @@ static EchTime apart(EchTime a, EchTime b)
     return a > b ? a - b : b - a;
 }
 
+/* Through together, as far as clocks of different devices tell. */
+static bool is_together(const Part *a, const Part *b)
+{
+    return apart(a->end, b->end) <= MAX(TOGETHER_PS, MIN(a->end - a->start, b->end - b->start) / 2);
+}
+
+static int compare_turns(gconstpointer a, gconstpointer b)
+{
+    const Part *x = *(Part *const *)a, *y = *(Part *const *)b;
+    if (x->name != y->name)
+        return x->name < y->name ? -1 : 1;
+    if (x->turn != y->turn)
+        return x->turn < y->turn ? -1 : 1;
+    return x->device < y->device ? -1 : x->device > y->device;
+}
+
+/* Part *[]: the first of each name on every device, the second ...; *@ret_devices: how many devices there are. */
+static GPtrArray *by_turn(GArray *parts, guint *ret_devices)
+{
+    GPtrArray *ret = g_ptr_array_new();
+    g_autoptr(GHashTable) turns = g_hash_table_new(NULL, NULL); /* device -> its next turn */
+    g_autoptr(GHashTable) devices = g_hash_table_new(NULL, NULL);
+    for (guint i = 0; i < parts->len; i++) {
+        Part *part = &g_array_index(parts, Part, i);
+        if (i == 0 || g_array_index(parts, Part, i - 1).name != part->name)
+            g_hash_table_remove_all(turns);
+        gpointer device = GUINT_TO_POINTER(part->device);
+        part->turn = GPOINTER_TO_UINT(g_hash_table_lookup(turns, device));
+        g_hash_table_insert(turns, device, GUINT_TO_POINTER(part->turn + 1));
+        g_hash_table_add(devices, device);
+        g_ptr_array_add(ret, part);
+    }
+    g_ptr_array_sort(ret, compare_turns);
+    *ret_devices = g_hash_table_size(devices);
+    return ret;
+}
+
+/* Whether all devices run the same, each as often, and those of one turn are of one meeting: so they are where those that nobody leaves before all have come
+ * are through together, but for few. Whom a broadcast's root met its time does not tell: it may be through before another begins. */
+static bool takes_turns(const GPtrArray *turns, guint n_devices)
+{
+    guint n = 0, together = 0;
+    if (n_devices < 2 || turns->len % n_devices != 0)
+        return false;
+    for (guint i = 0; i < turns->len; i += n_devices) {
+        const Part *first = turns->pdata[i];
+        bool all = true;
+        for (guint k = 1; k < n_devices; k++) {
+            const Part *part = turns->pdata[i + k];
+            if (part->name != first->name || part->turn != first->turn || part->size != first->size)
+                return false;
+            all = all && is_together(part, first);
+        }
+        if (first->size != 0 && first->size != n_devices)
+            return false;
+        n += first->collective != ECH_COLLECTIVE_BROADCAST;
+        together += all && first->collective != ECH_COLLECTIVE_BROADCAST;
+    }
+    return n > 0 && together >= n - n / 10;
+}
+
 /* Of the devices that run the same as @first while it does, each one's that is through nearest to it: Part *[], @first among them. */
 static void find_others(const GArray *parts, guint at, GPtrArray *ret)
 {
@@ -87,8 +149,7 @@ static void find_others(const GArray *parts, guint at, GPtrArray *ret)
         Part *part = &g_array_index(parts, Part, i);
         if (part->name != first->name || part->start > first->end)
             break;
-        EchTime shorter = MIN(part->end - part->start, first->end - first->start);
-        if (part->met || part->size != first->size || apart(part->end, first->end) > MAX(TOGETHER_PS, shorter / 2))
+        if (part->met || part->size != first->size || !is_together(part, first))
             continue;
         guint k = 0;
         while (k < ret->len && ((const Part *)ret->pdata[k])->device != part->device)
@@ -131,6 +192,9 @@ static void let_meet(EchTraceBuilder *builder, GArray *items, const GPtrArray *m
 uint64_t ech_meetings_find(EchTraceBuilder *builder, GArray *items, const uint32_t *devices)
 {
     g_autoptr(GArray) parts = find_parts(builder, items, devices);
+    guint n_devices;
+    g_autoptr(GPtrArray) turns = by_turn(parts, &n_devices);
+    bool in_turn = takes_turns(turns, n_devices);
     g_autoptr(GPtrArray) met = g_ptr_array_new();
     g_autoptr(GString) text = g_string_new(NULL);
     uint64_t n = 0, salt = ECH_FNV; /* of this recording: no other one's are met */
@@ -138,6 +202,13 @@ uint64_t ech_meetings_find(EchTraceBuilder *builder, GArray *items, const uint32
         const Part *part = &g_array_index(parts, Part, i);
         const EchTime times[] = {part->start, part->end};
         salt = ech_fnv(salt, times, sizeof times);
+    }
+    for (guint i = 0; i < parts->len && in_turn; i += n_devices) {
+        g_ptr_array_set_size(met, 0);
+        for (guint k = 0; k < n_devices; k++)
+            g_ptr_array_add(met, turns->pdata[i + k]);
+        let_meet(builder, items, met, ech_fnv(salt, &i, sizeof i) >> 2, text);
+        n += met->len;
     }
     for (guint i = 0; i < parts->len; i++) {
         Part *first = &g_array_index(parts, Part, i);

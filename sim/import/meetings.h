@@ -1,6 +1,7 @@
 /** @file meetings.h
  * Who met whom in a recording of several devices that does not say so: collectives and kernels that communicate, by their names and their recorded times. All
- * who take part in one run it at the same time, under the same name, and are through with it together.
+ * who take part in one run it at the same time, under the same name, and are through with it together; where all devices run the same, each as often, and that
+ * holds for turn after turn, the turns tell it, of broadcasts too, whose root is through early.
  */
 #pragma once
 #include "sim/import/capture.h"

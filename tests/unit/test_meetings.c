@@ -2,8 +2,9 @@
 #include "sim/import/meetings.h"
 #include "tests/support/support.h"
 
-static const char *const names[] = {"gemm", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_SendRecv(int)"};
-enum { GEMM, REDUCE, SENDRECV };
+static const char *const names[] = {"gemm", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclDevKernel_SendRecv(int)",
+                                    "ncclDevKernel_Broadcast_RING_LL(ncclDevKernelArgsStorage<4096ul>)"};
+enum { GEMM, REDUCE, SENDRECV, BROADCAST };
 
 typedef struct {
     int name, device, start, end, size; /* us; size: a collective of so many, 0: a kernel; name -1: none */
@@ -23,6 +24,30 @@ static const struct {
     {{0, 0}, {{REDUCE, 0, 0, 1000, 0}, {REDUCE, 1, 0, 100, 0}, {-1, 0, 0, 0, 0}}},
     /* Two pairs at a time, of collectives that say they are of two: those that are through together. */
     {{1, 2, 1, 2}, {{REDUCE, 0, 0, 100, 2}, {REDUCE, 1, 1, 109, 2}, {REDUCE, 2, 2, 101, 2}, {REDUCE, 3, 3, 108, 2}, {-1, 0, 0, 0, 0}}},
+    /* A broadcast's root is through before the other begins, and with the next when the other is with the first: turns tell. */
+    {{1, 1, 2, 3, 2, 3},
+     {{REDUCE, 0, 0, 100, 0},
+      {REDUCE, 1, 80, 101, 0},
+      {BROADCAST, 0, 200, 300, 0},
+      {BROADCAST, 0, 301, 400, 0},
+      {BROADCAST, 1, 305, 401, 0},
+      {BROADCAST, 1, 402, 500, 0}}},
+    /* ... but not where those that leave together are not those of one turn: one device's first was not recorded, nor the other's last. */
+    {{0, 1, 1, 0, 2, 2},
+     {{REDUCE, 0, 0, 100, 0},
+      {REDUCE, 0, 200, 300, 0},
+      {REDUCE, 1, 202, 301, 0},
+      {REDUCE, 1, 402, 500, 0},
+      {BROADCAST, 0, 600, 700, 0},
+      {BROADCAST, 1, 602, 702, 0}}},
+    /* ... nor where one device runs one more. */
+    {{1, 1, 0, 2, 2},
+     {{REDUCE, 0, 0, 100, 0},
+      {REDUCE, 1, 80, 101, 0},
+      {BROADCAST, 0, 200, 300, 0},
+      {BROADCAST, 0, 301, 400, 0},
+      {BROADCAST, 1, 305, 401, 0},
+      {-1, 0, 0, 0, 0}}},
     /* Of all there are. */
     {{1, 1, 1, 1}, {{SENDRECV, 0, 0, 100, 0}, {SENDRECV, 1, 1, 104, 0}, {SENDRECV, 2, 2, 101, 0}, {SENDRECV, 3, 3, 103, 0}, {-1, 0, 0, 0, 0}}},
 };
