@@ -459,6 +459,8 @@ static char *describe_magic(const uint8_t *head, size_t n)
         {"\x04\x22\x4d\x18", 4, "lz4; unpack it first"},
         {"PAR1", 4, "Parquet; of Nsight Systems 'nsys export --type sqlite REPORT' writes what echelon reads"},
         {"ML\xefR", 4, "MLIR bytecode, " ECH_NOT_COMPILED},
+        {"NVIDIA Tegra Profiler Report ", 29,
+         "a report of Nsight Systems; 'nsys export --type sqlite FILE' writes the database that echelon reads"}, /* .qdrep before 2021.4 */
         {"NVR", 4, "a report of Nsight Compute, which tells of single kernels; 'nsys export --type sqlite' writes what echelon reads of a whole run"},
         {"BZh", 3, "bzip2; unpack it first"},
         {"\x28\xb5\x2f\xfd", 4, "zstd; unpack it first"},

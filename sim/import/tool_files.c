@@ -9,6 +9,9 @@
 #define NVPROF                                                                                                                                                 \
     "the text is nvprof's, sums or single lines without who waited for whom; 'nsys profile -o REPORT COMMAND' (it takes nvprof's options behind 'nsys "        \
     "nvprof') and 'nsys export --type sqlite REPORT' write what echelon reads"
+#define VISUAL_PROFILER                                                                                                                                        \
+    "the text is a session of NVIDIA's Visual Profiler, which is not read; 'nsys profile -o REPORT COMMAND' and 'nsys export --type sqlite REPORT' write "     \
+    "what echelon reads"
 #define NSIGHT_COMPUTE                                                                                                                                         \
     "the text is Nsight Compute's, of single kernels run again and again; echelon reads what ran when: 'nsys profile', torch.profiler, 'echelon capture'"
 #define ASCEND                                                                                                                                                 \
@@ -31,15 +34,21 @@ static const struct {
     const char *marks[3], *what;
 } texts[] = {
     {{"** CUDA ", "Summary", "\n"}, NSYS_STATS},
+    {{"** CUDA GPU Trace (cuda_gpu_trace)"}, NSYS_STATS},
     {{"cuda_gpu_mem_size_sum", "Total (MB)"}, NSYS_STATS},
     {{"cuda_gpu_kern_sum", "Total Time (ns)"}, NSYS_STATS},
     {{"cuda_api_sum", "Total Time (ns)"}, NSYS_STATS},
-    {{"CUDA API Statistics:", "Time(%)"}, NSYS_STATS}, /* before 2021 */
+    {{"\"Time(%)\",\"Total Time (ns)\",\""}, NSYS_STATS}, /* before 2022 */
+    {{"CUDA API Statistics:", "Time(%)"}, NSYS_STATS},    /* before 2021 */
     {{"CUDA Kernel Statistics:", "Time(%)"}, NSYS_STATS},
     {{"CUDA Memory Operation Statistics"}, NSYS_STATS},
     {{"== NVPROF is profiling process"}, NVPROF},
     {{"== Profiling result:", "Time(%)"}, NVPROF},
     {{"GPU activities:", "Time(%)"}, NVPROF},
+    {{"\"Type\",\"Time(%)\",\"Time\",\"Calls\","}, NVPROF},
+    {{"\"Start\",\"Duration\",\"Grid X\",\"Grid Y\","}, NVPROF},
+    {{"\"Device\",\"Kernel\",\"Invocations\",\""}, NVPROF},
+    {{"<session version=\"", "<timelineoptions "}, VISUAL_PROFILER},
     {{"==PROF== Connected to process"}, NSIGHT_COMPUTE},
     {{"    Section: ", ", Context ", ", Stream "}, NSIGHT_COMPUTE},
     {{"Showing nodes accounting for "},

@@ -741,6 +741,7 @@ START_TEST(look_alikes_are_named)
         {"LayerID, Total Cycles (incl. prefetch), Total Cycles, Stall Cycles,\n0, 5, 5, 0,\n", 0, "report that SCALE-Sim wrote"},
         {"-------  ------------\n   Name    Self CPU %      Self CPU\n-------  ------------\n", 0, "torch.profiler's table"},
         {"GGUF\3\0\0\0\0\0\0\0", 12, "weights alone"},
+        {"NVIDIA Tegra Profiler Report 1.\n\v\1\2\3", 0, "'nsys export --type sqlite FILE'"},
         {"\x3b\0\0\0\0\0\0\0{\"w\":{\"dtype\":\"BF16\",\"shape\":[2,2],\"data_offsets\":[0,8]}}", 60, "weights alone"},
         {"{\"architectures\": [\"LlamaForCausalLM\"], \"hidden_size\": 64, \"num_hidden_layers\": 2}", 0, "describes a model, not what it does"},
         {"Total (MB),Count,Avg (MB),Med (MB),Min (MB),Max (MB),StdDev (MB),Operation\n1024.000,8,128.000,128.000,128.000,128.000,0.000,[CUDA memcpy]\n", 0,
