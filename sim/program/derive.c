@@ -265,7 +265,8 @@ static void flow_async(Flow *flow, EchId i)
     }
 }
 
-/* {0} of a collective's start is its operand, or a tuple of its operands. */
+/* {0} of a collective's start is its operand, or a tuple of its operands; that of several arrays that are permuted has no value (XLA's
+ * HloDataflowAnalysis::InitializeInstructionValueSets), which is told as the start's own. */
 static void flow_collective_start(const EchProgram *p, EchId i)
 {
     const EchInstruction *instruction = &p->instructions[i];
@@ -276,6 +277,8 @@ static void flow_collective_start(const EchProgram *p, EchId i)
         pass_on(p, i, inputs, ech_program_operand(p, instruction, 0), 0, subtree(p, i, inputs));
         return;
     }
+    if (instruction->opcode == ECH_HLO_COLLECTIVE_PERMUTE_START)
+        pass_on(p, i, inputs, i, 0, 1);
     uint32_t at = inputs + 1, end = inputs + subtree(p, i, inputs);
     for (uint32_t k = 0; k < instruction->n_operands && at < end; k++) {
         uint32_t n = n_positions(p, ech_program_operand(p, instruction, k));

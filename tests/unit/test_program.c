@@ -1791,6 +1791,24 @@ START_TEST(scalars_that_are_written_are_temporaries)
 }
 END_TEST
 
+/* Tables of what is sent and of what comes: several arrays that are permuted have one less than several that are gathered (jaxlib 0.10.2: 13,056 bytes). */
+START_TEST(arrays_permuted_together)
+{
+    g_autoptr(EchProgram) program =
+        ech_test_program("HloModule m, is_scheduled=true, num_partitions=2\n\nENTRY %main (x: f32[1024], y: f32[1024]) -> f32[1024] {\n"
+                         "  %x = f32[1024]{0} parameter(0)\n  %m = f32[1024]{0} negate(%x)\n"
+                         "  %y = f32[1024]{0} parameter(1)\n  %a = f32[1024]{0} negate(%y)\n"
+                         "  %s = ((f32[1024]{0}, f32[1024]{0}), (f32[1024]{0}, f32[1024]{0})) collective-permute-start(%a, %m), "
+                         "channel_id=1, source_target_pairs={{0,1},{1,0}}\n"
+                         "  %d = (f32[1024]{0}, f32[1024]{0}) collective-permute-done(%s)\n"
+                         "  %u = f32[1024]{0} get-tuple-element(%d), index=1\n  %v = f32[1024]{0} get-tuple-element(%d), index=0\n"
+                         "  ROOT %r = f32[1024]{0} add(%v, %u)\n}\n",
+                         "h100-sxm");
+    assign(program);
+    ck_assert_uint_eq(ech_program_memory_analysis(program).temp, 13056);
+}
+END_TEST
+
 /* What collectives take of a GPU's memory lies beside the rest, and counts (xla_gpu_enable_nccl_user_buffers, jaxlib 0.10.2). */
 START_TEST(memory_set_apart_is_a_gpus)
 {
@@ -2124,6 +2142,7 @@ int main(void)
     tcase_add_test(small, charges_of_tuples);
     tcase_add_test(small, arrays_of_bounded_lengths);
     tcase_add_loop_test(small, scalars_that_are_written_are_temporaries, 0, 3);
+    tcase_add_test(small, arrays_permuted_together);
     tcase_add_loop_test(small, memory_set_apart_is_a_gpus, 0, 2);
     tcase_add_test(small, fusions_that_move_rows_cost_as_the_compiler_says);
     tcase_add_test(small, host_arrays_are_placed_by_best_fit);
