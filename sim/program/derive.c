@@ -951,8 +951,13 @@ void ech_program_must_share(const EchProgram *p, EchId user, GArray *ret)
     const EchShape *shape = &p->shapes[instruction->shape];
     switch ((int)instruction->opcode) {
     case ECH_HLO_DYNAMIC_UPDATE_SLICE:
+    case ECH_HLO_SET_DIMENSION_SIZE:
         if (instruction->n_operands > 0)
             g_array_append_val(ret, ((EchSharePair){0, 0, 0}));
+        break;
+    case ECH_HLO_RAGGED_ALL_TO_ALL: /* the rows that come are put into the second */
+        if (instruction->n_operands > 1)
+            g_array_append_val(ret, ((EchSharePair){1, 0, 0}));
         break;
     case ECH_HLO_SCATTER:
         for (uint32_t k = 0; k < instruction->n_operands / 2; k++) {
@@ -968,8 +973,12 @@ void ech_program_must_share(const EchProgram *p, EchId user, GArray *ret)
                 g_array_append_val(ret, pair);
         }
         break;
-    case ECH_HLO_CUSTOM_CALL:
-    case ECH_HLO_ASYNC_START: share_declared(p, user, ret); break;
+    case ECH_HLO_CUSTOM_CALL: share_declared(p, user, ret); break;
+    case ECH_HLO_ASYNC_START:
+        share_declared(p, user, ret);
+        if (g_strcmp0(instruction->opcode_name, "ragged-all-to-all-start") == 0 && instruction->n_operands > 1 && member(p, user, 1) != UINT32_MAX)
+            g_array_append_val(ret, ((EchSharePair){1, 0, member(p, user, 1)}));
+        break;
     case ECH_HLO_FUSION:
         share_declared(p, user, ret);
         if (instruction->n_called > 0)

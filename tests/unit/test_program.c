@@ -1809,6 +1809,26 @@ START_TEST(arrays_permuted_together)
 }
 END_TEST
 
+/* Rows that come from other devices are put into the operand that has room for them, at once or behind one's back (jaxlib 0.10.2). */
+START_TEST(ragged_rows_come_in_place)
+{
+    static const char *const made[] = {"  ROOT %r = f32[2048,128]{1,0} ragged-all-to-all(%x, %c, %i, %i, %i, %i), channel_id=1, replica_groups={{0,1}}\n",
+                                       "  %s = ((f32[1024,128]{1,0}, f32[2048,128]{1,0}, s64[2]{0}, s64[2]{0}, s64[2]{0}, s64[2]{0}), f32[2048,128]{1,0}) "
+                                       "ragged-all-to-all-start(%x, %c, %i, %i, %i, %i), channel_id=1, replica_groups={{0,1}}\n"
+                                       "  ROOT %r = f32[2048,128]{1,0} ragged-all-to-all-done(%s)\n"};
+    g_autofree char *text = g_strdup_printf("HloModule m, is_scheduled=true, num_partitions=2\n\n"
+                                            "ENTRY %%main (x: f32[1024,128], o: f32[2048,128], i: s64[2]) -> f32[2048,128] {\n"
+                                            "  %%x = f32[1024,128]{1,0} parameter(0)\n  %%o = f32[2048,128]{1,0} parameter(1)\n"
+                                            "  %%i = s64[2]{0} parameter(2)\n  %%c = f32[2048,128]{1,0} copy(%%o)\n%s}\n",
+                                            made[_i]);
+    g_autoptr(EchProgram) program = ech_test_program(text, "h100-sxm");
+    assign(program);
+    EchMemoryAnalysis m = ech_program_memory_analysis(program);
+    ck_assert_uint_eq(m.output, 1 << 20);
+    ck_assert_uint_lt(m.temp, 1024);
+}
+END_TEST
+
 /* What collectives take of a GPU's memory lies beside the rest, and counts (xla_gpu_enable_nccl_user_buffers, jaxlib 0.10.2). */
 START_TEST(memory_set_apart_is_a_gpus)
 {
@@ -2143,6 +2163,7 @@ int main(void)
     tcase_add_test(small, arrays_of_bounded_lengths);
     tcase_add_loop_test(small, scalars_that_are_written_are_temporaries, 0, 3);
     tcase_add_test(small, arrays_permuted_together);
+    tcase_add_loop_test(small, ragged_rows_come_in_place, 0, 2);
     tcase_add_loop_test(small, memory_set_apart_is_a_gpus, 0, 2);
     tcase_add_test(small, fusions_that_move_rows_cost_as_the_compiler_says);
     tcase_add_test(small, host_arrays_are_placed_by_best_fit);
