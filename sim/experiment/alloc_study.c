@@ -1,5 +1,6 @@
 /* Reading a study: events, what was there before them, and how much memory there is for them. */
 #include "sim/experiment/alloc_study_private.h"
+#include "models/alloc/pytorch_conf.h"
 #include "models/device/device.h"
 #include "sim/base/error.h"
 #include "sim/import/alloc_text.h"
@@ -250,6 +251,24 @@ static bool capacity_of(const char *name, const char *memory, EchBytes *ret, Ech
     return true;
 }
 
+/* The least memory of which the recorded per_process_memory_fraction is what a limit left; 0 where no such share was set. */
+static EchBytes shared_capacity(const EchAllocStudy *study)
+{
+    g_autofree char *spec = study->trace && study->limited ? ech_alloc_recorded_spec(study->trace) : NULL;
+    const char *said = spec && g_str_has_prefix(spec, "pytorch:") ? strchr(spec, ':') + 1 : NULL;
+    g_auto(EchPyTorchConf) conf = {0};
+    if (!said || !ech_pytorch_conf_read(said, &conf, NULL) || !conf.has_fraction || conf.fraction <= 0 || conf.fraction >= 1)
+        return 0;
+    EchBytes had = ech_bytes_add(study->had, study->direct);
+    double whole = (double)had / conf.fraction;
+    if (whole >= (double)(UINT64_C(1) << 62))
+        return 0;
+    EchBytes capacity = (EchBytes)whole;
+    while ((EchBytes)(conf.fraction * (double)capacity) < had)
+        capacity++;
+    return capacity;
+}
+
 /* How much memory there is where neither the user nor a device says it: a recording that ran out knows, a compiled program says what it is for. */
 static void guess_capacity(const char *memory, EchAllocStudy *study)
 {
@@ -257,17 +276,19 @@ static void guess_capacity(const char *memory, EchAllocStudy *study)
     const char *had = study->trace ? ech_trace_get_property(study->trace, "had_bytes") : NULL;
     const char *pretended = study->trace ? ech_trace_get_property(study->trace, "pretended_bytes") : NULL,
                *context = study->trace ? ech_trace_get_property(study->trace, "pretended_context_bytes") : NULL;
-    uint64_t whole, taken;
+    uint64_t of_all, taken;
     study->capacity = DEFAULT_CAPACITY;
     study->capacity_from = "assumed (--device or --capacity says it)";
     if (ech_alloc_study_n_refusals(study)) {
-        study->capacity = ech_bytes_add(study->had, study->direct);
-        study->capacity_from =
-            study->limited ? "what the recording held when a limit refused more" : "what the recording held and what was free when it ran out";
+        EchBytes whole = shared_capacity(study);
+        study->capacity = whole ? whole : ech_bytes_add(study->had, study->direct);
+        study->capacity_from = whole            ? "by what the recording held when its per_process_memory_fraction refused more"
+                               : study->limited ? "what the recording held when a limit refused more"
+                                                : "what the recording held and what was free when it ran out";
     } else if (had && ech_parse_bytes(had, &study->capacity, NULL)) {
         study->capacity_from = "what there is, as the message says";
-    } else if (pretended && context && ech_parse_u64(pretended, &whole, NULL) && ech_parse_u64(context, &taken, NULL) && whole > taken) {
-        study->capacity = whole - taken;
+    } else if (pretended && context && ech_parse_u64(pretended, &of_all, NULL) && ech_parse_u64(context, &taken, NULL) && of_all > taken) {
+        study->capacity = of_all - taken;
         study->context = taken;
         study->capacity_from = "what the pretended device had beside its context";
     } else if (chip && capacity_of(chip, memory, &study->capacity, &study->context, NULL)) {

@@ -159,6 +159,21 @@ the recording ran out of memory: 100 MiB asked for by loss.py:8 with 56 MiB allo
 frag: what of the most that is reserved is not in use at the peak; waste: lost to rounding then; largest: free block of what is reserved at the end; segments: how often more was taken from the device
 smallest: the least device memory in which nothing fails, with caches emptied as often as that takes
 exit 3
+$ echelon alloc tests/golden/data/share.pickle | sed -n "1,5p;/^pytorch/p;/refused it/,/would do/p"
+tests/golden/data/share.pickle: memory_snapshot, 4 events; device memory 700 MiB, by what the recording held when its per_process_memory_fraction refused more
+no allocator needs less than 110 MiB; the recorded one held 70 MiB
+
+allocator                        failed  peak live  reserved    frag     waste   largest  segments  smallest
+pytorch, as recorded                  1     70 MiB    70 MiB   0.0 %       0 B       0 B         2  1.07 GiB
+pytorch, as recorded                  1     70 MiB    70 MiB   0.0 %       0 B       0 B         2  1.07 GiB
+pytorch:                              0    110 MiB   110 MiB   0.0 %       0 B    40 MiB         3   110 MiB
+pytorch:expandable_segments:True      0    110 MiB   120 MiB   8.3 %       0 B    50 MiB         1   120 MiB
+pytorch:backend:cudaMallocAsync       0    110 MiB   128 MiB  14.1 %       0 B    40 MiB         3   110 MiB
+pytorch, as recorded: from the recorded start state; 2 of 2 allocations at their recorded addresses; settings per_process_memory_fraction:0.1
+pytorch:backend:cudaMallocAsync: placement is a model: the driver's policy and growth step are not documented; reuse, release and the remapping of fragmented memory follow what NVIDIA says, and users report more fragmentation
+    the device had enough left: a limit refused it (set_per_process_memory_fraction or the like); raise it, or see below
+  pytorch, as recorded              refuses it too, for want of memory
+  pytorch:                          serves it; 110 MiB of device memory would do
 $ echelon alloc tests/golden/data/graphs.pickle | sed -n "/ran out/,/report/p"
 tests/golden/data/graphs.pickle: memory_snapshot, 7 events; device memory 200 MiB, what the recording held and what was free when it ran out
 no allocator needs less than 130 MiB; the recorded one held 150 MiB

@@ -1,4 +1,4 @@
-"""Writes oom.pickle, and backward.pickle, streams.pickle, graphs.pickle and served.pickle below. oom.pickle: what torch.cuda.memory._snapshot() returns after a run that ended out of memory, from a small model of PyTorch's allocator (large pool, one
+"""Writes oom.pickle, and backward.pickle, streams.pickle, graphs.pickle, served.pickle, two_devices.pickle and share.pickle below. oom.pickle: what torch.cuda.memory._snapshot() returns after a run that ended out of memory, from a small model of PyTorch's allocator (large pool, one
 stream). A large temporary's segment is cut up by what stays, so that the temporary fits no more although enough bytes are free."""
 import pathlib
 import pickle
@@ -159,3 +159,10 @@ second.append({"action": "oom", "device_free": 10 * MIB, "size": 40 * MIB, "stre
 with open(pathlib.Path(__file__).with_name("two_devices.pickle"), "wb") as out:
     pickle.dump({"segments": of_first + of_second, "device_traces": [first, second], "allocator_settings": {"expandable_segments": False},
                  "external_annotations": []}, out, protocol=4)
+
+# share.pickle: 40 MiB more than the tenth of the device that the settings leave.
+only, of_it = listed(0, (0, 50), (50, 20))
+only.append({"action": "oom", "device_free": 600 * MIB, "size": 40 * MIB, "stream": 0, "time_us": next(ticks), "frames": frames})
+with open(pathlib.Path(__file__).with_name("share.pickle"), "wb") as out:
+    pickle.dump({"segments": of_it, "device_traces": [only], "external_annotations": [],
+                 "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "per_process_memory_fraction:0.1", "expandable_segments": False}}, out, protocol=4)
