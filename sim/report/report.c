@@ -568,11 +568,13 @@ EchNameTime *ech_report_longest(const EchReport *report, size_t most, size_t *re
 }
 
 /* Whether a line of a stack is one of a file, "dir/model.py:29:layer": neither a range ("nn.Module: layers.3") nor what was written while the program ran
- * ("<eval_with_key>.5:29:forward"). Its length without the function; 0. */
-static size_t source_length(const char *line, size_t n)
+ * ("<eval_with_key>.5:29:forward"); of a program in @python neither the interpreter's nor a library's in C, nor one of no number ("??:0:clone"). Its length
+ * without the function; 0. */
+static size_t source_length(const char *line, size_t n, bool python)
 {
     const char *stop = g_strrstr_len(line, (gssize)n, ":");
-    return stop && stop > line && g_ascii_isdigit(stop[-1]) && *line != '<' ? (size_t)(stop - line) : 0;
+    bool of_file = stop && stop > line + 2 && g_ascii_isdigit(stop[-1]) && memcmp(stop - 2, ":0", 2) != 0 && *line != '<';
+    return of_file && (!python || g_strstr_len(line, stop - line, ".py:")) ? (size_t)(stop - line) : 0;
 }
 
 typedef struct {
@@ -583,13 +585,13 @@ typedef struct {
 char *ech_report_source_line(const char *stack)
 {
     Frame own = {NULL, 0}, library = {NULL, 0}, other = {NULL, 0}; /* innermost of each kind, so far as the module reaches */
-    bool torch = false, called = false;
+    bool torch = false, called = false, python = strstr(stack, ".py:") != NULL;
     size_t n = strcspn(stack, "\n");
     const char *next = g_strstr_len(stack, (gssize)n, ".py:") ? stack : stack[n] ? stack + n + 1 : NULL; /* arrays' begin with a frame, not an operation */
     for (const char *at = next; at && !called && (!own.at || library.at); at = next) {
         n = strcspn(at, "\n");
         next = at[n] ? at + n + 1 : NULL;
-        Frame frame = {at, source_length(at, n)};
+        Frame frame = {at, source_length(at, n, python)};
         if (frame.n == 0)
             continue;
         bool installed = g_strstr_len(frame.at, (gssize)n, "-packages/"), of_torch = g_strstr_len(frame.at, (gssize)n, "-packages/torch/"),

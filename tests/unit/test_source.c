@@ -90,6 +90,12 @@ START_TEST(lines_of_stacks)
         {"aten::log_softmax" TORCH PACKAGES "trl/trainer/utils.py:70:selective_log_softmax" TRAINER OWN, "utils.py:70"},
         {"aten::cross_entropy_loss" TORCH OWN TRAINER, "train.py:27"},
         {"/home/me/model.py:9:forward" CALL "\n/home/me/model.py:20:forward" CALL OWN, "model.py:9"}, /* an array's */
+        /* With stacks of C++ and of the interpreter (_record_memory_history(stacks="all")). */
+        {"CUDACachingAllocator.cpp:0:malloc\n??:0:at::_ops::mm::call(at::Tensor)\n/usr/src/python-3.11/Objects/descrobject.c:344:method_vectorcall\n"
+         "/home/me/model.py:9:forward\n/usr/src/python-3.11/Python/ceval.c:5381:_PyEval_EvalFrameDefault" OWN,
+         "model.py:9"},
+        {"CUDACachingAllocator.cpp:0:malloc\n??:0:clone\nthread48.o:0:execute_native_thread_routine", NULL},
+        {"CUDACachingAllocator.cpp:0:malloc\n/home/me/net.cpp:12:forward()", "net.cpp:12"},
         {"aten::mm\nnn.Module: layers.3 (Block)\nnn.Module: GPT", NULL},
         {"MulBackward0\nautograd::engine::evaluate_function: MulBackward0\n", NULL},
         {"aten::mm", NULL},
