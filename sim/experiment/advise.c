@@ -299,6 +299,8 @@ static void take(const Advise *a, Trial *t, const EchSweepPoint *point)
     }
     g_free(t->row.nothing);
     t->row.nothing = t->measure && t->measure->passes[0] ? why_nothing(t->measure, run) : NULL;
+    if (t->row.paged && a->advice->holds_alone)
+        t->row.nothing = g_strdup("nothing that uses the arrays is recorded, so that what they take to come and go is not known");
     EchBytes least = a->advice->base.hbm - (t->measure ? a->advice->base.hbm / WORTH : 0);
     bool no_less = a->advice->base.fits && t->row.run.fits && t->row.run.hbm >= least;
     if (!t->row.nothing && t->measure && no_less)

@@ -75,6 +75,7 @@ typedef struct {
     bool checkpointed;           /**< A JAX program that makes activations again by itself (jax.checkpoint). */
     bool forward;                /**< A JAX program without a backward pass. */
     bool keeps;                  /**< A PyTorch program keeps what a backward pass takes, and none follows. */
+    bool holds_alone;            /**< It tells who holds memory, and nothing that computes. */
     bool serves;                 /**< A server, with its cache of keys and values. */
     char *to_capture;            /**< Measures that another capture would tell, "autocast, compile" (--also); or NULL. */
     char **holds;                /**< What it takes and holds at its fullest, in sentences, NULL-terminated. */

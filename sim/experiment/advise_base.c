@@ -433,6 +433,7 @@ bool ech_advise_run_base(Advise *a, GPtrArray **ret_results, EchResult **ret, GE
     a->lists = ech_trace_says(whole, "aten::_foreach_", "\n" ECH_RANGE_OPTIMIZER);
     a->averages = has_averages(whole);
     a->loops = ech_trace_has_op(result->trace, ECH_OP_LOOP);
+    a->advice->holds_alone = !ech_trace_has_op(whole, ECH_OP_KERNEL);
     a->logits = ech_trace_get_property(result->trace, ECH_TRACE_LOGITS) != NULL;
     a->xla = result->program != NULL;
     a->tensorflow = a->xla && is_of_tensorflow(result->program);

@@ -426,6 +426,12 @@ GString *ech_advice_text(const EchAdvice *advice, unsigned columns)
             "Other settings make another program of a server, whose capture tells its tokens in its log: a cache in 8 bits holds twice the tokens of one in 16 "
             "(--kv-cache-dtype fp8 of vLLM, fp8_e4m3 of SGLang), and weights in 8 bits (--quantization fp8) leave it half of what they have in 16.",
             columns);
+    else if (!advice->base.fits && advice->holds_alone)
+        ech_text_wrap(
+            g_string_append_c(out, '\n'), "  ",
+            "What computes is not recorded here, and with it most of what would help: 'echelon capture --pretend DEVICE -- COMMAND' runs the program, "
+            "on a machine without that device too, and leaves what tells.",
+            columns);
     else if (!advice->base.fits)
         ech_text_wrap(g_string_append_c(out, '\n'), "  ",
                       advice->batch > 0

@@ -285,3 +285,26 @@ $ echelon advise --trace traces/gpu_h200/jax_offload/gpt_nothing --device h200-c
    1  the last product and the loss of an eighth of the rows at a time: jax.lax.scan(jax.checkpoint(f), 0.0, (x.reshape(8, -1, x.shape[-1]), labels.reshape(8, -1))), f(total, (a, b)): (total + loss(a @ head, b).sum(), None); where head is the table of embeddings, jnp.einsum("rd,vd->rv", a, table) for a @ table.T, whose gradient would be turned round and be there twice
    2  jax.checkpoint(block, policy=jax.checkpoint_policies.save_and_offload_only_these_names(names_which_can_be_saved=[], names_which_can_be_offloaded=["big"], offload_src="device", offload_dst="pinned_host")), in the block x = checkpoint_name(x, "big") (from jax.ad_checkpoint import checkpoint_name), of what blocks begin with
    3  optimizer state (weights, too, where a jax.lax.scan runs over their layers) with sharding.with_memory_kind("pinned_host"), and the update in a jax.lax.fori_loop over layers that carries state and weights: of each jax.lax.dynamic_index_in_dim(a, i, 0, keepdims=False), what waits on the host through jax.device_put to the device and, updated, back, and jax.lax.dynamic_update_index_in_dim
+$ echelon advise --trace tests/golden/data/oom.pickle --device l4 --set device.memories.hbm.available=100MiB
+oom.pickle on l4 (NVIDIA L4, 24 GB GDDR6)
+  with device.memories.hbm.available=100MiB
+  with allocator pytorch, as recorded
+
+  IT DOES NOT FIT. 120 MiB of hbm are needed, 100 MiB are there.
+  It takes 714 us. Its critical path: allocator 87 %, the host, as recorded 13 %.
+  It needs 120 MiB of hbm; at its fullest that holds 120 MiB buffers.
+  By line of the program, without what it is given: loss.py:8 (100 MiB), model.py:12 (20 MiB).
+
+                                                hbm      host     time  relative
+  as it is                                  120 MiB         -   714 us         -
+
+  What computes is not recorded here, and with it most of what would help: 'echelon capture --pretend DEVICE -- COMMAND' runs the program, on a machine without that device too, and leaves what tells.
+
+  What cannot be done, or needs no less
+    unified memory, paged on demand: nothing that uses the arrays is recorded, so that what they take to come and go is not known
+    loss in eight parts; loss in parts, with its logits: it has no computing queue, or no memory "hbm"
+    make activations again; activations on host, waited for; activations on host, overlapped; again, and optimizer on host: it has no device memory 'hbm', or nothing computes in it
+    optimizer on host; weights and optimizer on host: none of PyTorch's is recorded with what its kernels read and write
+    eight, all split (FSDP, ZeRO-3): nothing computes in it
+    optimizer state in 8 bits: none of Adam, AdamW, Adagrad, SGD and RMSprop is recorded with what its kernels read and write
+exit 3
