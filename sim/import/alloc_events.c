@@ -320,6 +320,36 @@ static EchBytes large_segment(const EchTrace *trace)
     return (mib && mib <= 1 << 20 ? mib : 20) << 20;
 }
 
+/* The most that a limit was seen to let expandable segments grow to: PyTorch asks it for the whole of a request, of which it then maps what is not there yet
+ * (alloc_block() of CUDACachingAllocator.cpp). @large: a page. */
+static EchBytes let_grow(const EchTrace *trace, EchId memory, EchBytes large)
+{
+    const EchBytes small = ECH_PYTORCH_SMALL_BUFFER;
+    uint32_t device = ECH_NONE;
+    EchBytes held = 0, before = 0, most = 0;
+    bool grows = false;
+    if (!ech_trace_device_of(trace, memory, &device))
+        return 0;
+    for (size_t i = 0; i < ech_trace_n_ops(trace); i++) {
+        const EchOp *op = &ech_trace_ops(trace)[i];
+        const EchBuffer *buffer = op->kind == ECH_OP_ALLOC ? &ech_trace_buffers(trace)[op->target] : NULL;
+        const char *name = is_allocator_mark(trace, op, device) ? ech_trace_string(trace, op->name) : "";
+        if (ech_mark_takes_segment(name)) {
+            before = grows ? before : held;
+            grows = true;
+            held = ech_bytes_add(held, op->bytes);
+        } else if (ech_mark_gives_segment(name)) {
+            grows = false;
+            held -= MIN(held, op->bytes);
+        } else if (buffer && buffer->memory == memory) {
+            EchBytes asked = buffer->bytes <= small / 2 ? small : buffer->bytes < large / 2 ? large : ech_round_up(buffer->bytes, small);
+            most = grows ? MAX(most, ech_bytes_add(before, asked)) : most;
+            grows = false;
+        }
+    }
+    return most;
+}
+
 EchBytes ech_alloc_refused_capacity(const EchTrace *trace, EchId memory, bool *ret_limited)
 {
     g_autoptr(GArray) refusals = ech_alloc_refusals(trace, memory);
@@ -330,7 +360,8 @@ EchBytes ech_alloc_refused_capacity(const EchTrace *trace, EchId memory, bool *r
     /* The driver is asked for a large segment at least, or for the request in units of 2 MiB; for expandable segments in pages as large as that. */
     EchBytes large = large_segment(trace), unit = strcmp(setting(trace, "expandable_segments"), "true") == 0 ? large : UINT64_C(2) << 20;
     *ret_limited = last->device_free >= MAX(ech_round_up(last->bytes, unit), large);
-    return MAX(ech_alloc_recorded_peak(trace, memory), ech_bytes_add(last->reserved, *ret_limited ? 0 : last->device_free));
+    EchBytes grown = *ret_limited && unit == large ? let_grow(trace, memory, large) : 0;
+    return MAX(MAX(ech_alloc_recorded_peak(trace, memory), grown), ech_bytes_add(last->reserved, *ret_limited ? 0 : last->device_free));
 }
 
 /* Settings may be made by calls too, and those of later releases may be unknown here: what was in effect is recorded value by value. */

@@ -174,6 +174,13 @@ pytorch:backend:cudaMallocAsync: placement is a model: the driver's policy and g
     the device had enough left: a limit refused it (set_per_process_memory_fraction or the like); raise it, or see below
   pytorch, as recorded              refuses it too, for want of memory
   pytorch:                          serves it; 110 MiB of device memory would do
+$ echelon alloc tests/golden/data/grown.pickle | sed -n "1,5p;/recorded addresses/p"
+tests/golden/data/grown.pickle: memory_snapshot, 4 events; device memory 900 MiB, by what the recording held when its per_process_memory_fraction refused more
+no allocator needs less than 120 MiB; the recorded one held 80 MiB of the 90 MiB that it could have had
+
+allocator                       failed  peak live  reserved    frag     waste   largest  segments  smallest
+pytorch, as recorded                 1     80 MiB    80 MiB   0.0 %       0 B       0 B         1  1.17 GiB
+pytorch, as recorded: from the recorded start state; 2 of 2 allocations at their recorded addresses; settings expandable_segments:True,per_process_memory_fraction:0.1
 $ echelon alloc tests/golden/data/graphs.pickle | sed -n "/ran out/,/report/p"
 tests/golden/data/graphs.pickle: memory_snapshot, 7 events; device memory 200 MiB, what the recording held and what was free when it ran out
 no allocator needs less than 130 MiB; the recorded one held 150 MiB

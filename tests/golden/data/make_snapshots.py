@@ -1,4 +1,4 @@
-"""Writes oom.pickle, and backward.pickle, streams.pickle, graphs.pickle, served.pickle, two_devices.pickle and share.pickle below. oom.pickle: what torch.cuda.memory._snapshot() returns after a run that ended out of memory, from a small model of PyTorch's allocator (large pool, one
+"""Writes oom.pickle, and backward.pickle, streams.pickle, graphs.pickle, served.pickle, two_devices.pickle, share.pickle and grown.pickle below. oom.pickle: what torch.cuda.memory._snapshot() returns after a run that ended out of memory, from a small model of PyTorch's allocator (large pool, one
 stream). A large temporary's segment is cut up by what stays, so that the temporary fits no more although enough bytes are free."""
 import pathlib
 import pickle
@@ -166,3 +166,15 @@ only.append({"action": "oom", "device_free": 600 * MIB, "size": 40 * MIB, "strea
 with open(pathlib.Path(__file__).with_name("share.pickle"), "wb") as out:
     pickle.dump({"segments": of_it, "device_traces": [only], "external_annotations": [],
                  "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "per_process_memory_fraction:0.1", "expandable_segments": False}}, out, protocol=4)
+
+# grown.pickle: the same of segments that grow. Of 30 MiB the limit is asked for all, though 10 MiB are there.
+window.clear()
+event(A, 0, 60, "segment_map")
+event(A, 0, 50, "alloc")
+event(A, 60, 20, "segment_map")
+event(A, 50, 30, "alloc")
+window.append({"action": "oom", "device_free": 600 * MIB, "size": 40 * MIB, "stream": STREAM[A], "time_us": next(ticks), "frames": frames})
+with open(pathlib.Path(__file__).with_name("grown.pickle"), "wb") as out:
+    pickle.dump({"segments": [expandable(A, (50, 1), (30, 1))], "device_traces": [window], "external_annotations": [],
+                 "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True,per_process_memory_fraction:0.1", "expandable_segments": True}}, out,
+                protocol=4)
